@@ -1,4 +1,4 @@
-"""The additive score's fast forms against the formula as it is written."""
+"""The fast kernels of the additive score against the plain formula."""
 
 import functools
 import os
@@ -47,7 +47,7 @@ def results(call: Callable[[], Tensor], wanted: list[Tensor]) -> list[Tensor]:
 
 
 def far(found: list[Tensor], expected: list[Tensor]) -> float:
-    """The largest difference, as a share of the largest number of each tensor."""
+    """The largest difference, relative to the largest value of each tensor."""
     return max(
         float((x.double() - y.double()).abs().max() / y.double().abs().max().clamp(min=1e-30))
         for x, y in zip(map(Tensor.detach, found), map(Tensor.detach, expected), strict=True)
@@ -67,7 +67,7 @@ MASKS = {
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("concat", [False, True])
-def test_context_and_gradients_are_those_of_the_formula(
+def test_context_and_gradients_match_the_formula(
     kernel: Kernel, name: str, concat: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "_BLOCK", 500)  # several blocks of rows
@@ -90,8 +90,8 @@ def test_context_and_gradients_are_those_of_the_formula(
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_scores_alone_too(kernel: Kernel) -> None:
-    """For the normalizers that are no softmax, and for watching."""
+def test_scores_match_the_formula(kernel: Kernel) -> None:
+    """Scores are needed for normalizers other than softmax, and for watching."""
     single = kernel == "compiled"
     dtype = torch.float32 if single else torch.float64
     torch.manual_seed(2)
@@ -103,7 +103,7 @@ def test_scores_alone_too(kernel: Kernel) -> None:
     assert far(found, expected) < (3e-5 if single else 1e-12)
 
 
-def test_gradients_are_those_of_finite_differences() -> None:
+def test_gradients_match_finite_differences() -> None:
     score, query, key, value = inputs(torch.float64)
     small = [part[:1, :1, :4].detach().requires_grad_() for part in (query, key, value)]
     with use_kernel("tiles"):
@@ -135,10 +135,10 @@ class _Vector(Additive):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("spread", [1e-4, 1.0, 30.0, 200.0, 1e4])
-def test_the_whole_range_stays_as_near_as_the_formula_in_single_precision(
+def test_all_magnitudes_are_as_accurate_as_the_formula_in_float32(
     kernel: Kernel, spread: float
 ) -> None:
-    """Beyond what exponentials can hold too, where a tile goes over to the formula."""
+    """Includes values whose exponentials overflow, for which a tile uses the formula."""
     torch.manual_seed(4)
     a, b = torch.randn(1, 64, 48) * spread, torch.randn(1, 64, 48) * spread
     v = torch.randn(48)
@@ -170,7 +170,7 @@ def test_the_whole_range_stays_as_near_as_the_formula_in_single_precision(
     large=st.sets(st.integers(0, 8), max_size=3),
 )
 @settings(max_examples=25, deadline=None)
-def test_any_shape_and_any_row_out_of_range(
+def test_any_shape_and_rows_out_of_range(
     kernel: Kernel, n: int, q: int, k: int, d: int, large: set[int]
 ) -> None:
     torch.manual_seed(n * 1000 + q * 100 + k)
@@ -186,7 +186,9 @@ def test_any_shape_and_any_row_out_of_range(
 
 @pytest.mark.parametrize("kernel", ["plain", *KERNELS])
 @pytest.mark.parametrize(("n", "q", "k"), [(2, 3, 0), (0, 3, 4), (2, 0, 4)])
-def test_nothing_to_attend_to_or_with_is_zero(kernel: Kernel, n: int, q: int, k: int) -> None:
+def test_empty_inputs_and_rows_without_keys_give_zeros(
+    kernel: Kernel, n: int, q: int, k: int
+) -> None:
     query, key = torch.randn(n, q, 8, requires_grad=True), torch.randn(n, k, 8)
     mask = masks.causal() & masks.padding(torch.zeros(n, dtype=torch.long))
     with use_kernel(kernel):
@@ -198,7 +200,7 @@ def test_nothing_to_attend_to_or_with_is_zero(kernel: Kernel, n: int, q: int, k:
             context.sum().backward()
 
 
-def test_what_is_not_a_number_stays_none() -> None:
+def test_nan_gives_nan() -> None:
     a, b, v = torch.zeros(1, 3, 4), torch.zeros(1, 5, 4), torch.ones(4)
     a[0, 1, 2] = float("nan")
     for kernel in ("tiles", "compiled") if HAS_COMPILER else ("tiles",):
@@ -234,7 +236,7 @@ def test_threads_share_the_keys(threads: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
+def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     score, query, key, value = inputs(torch.float64)
     half = [part.detach().to(dtype) for part in (query, key, value)]
     exact = attend(*(part.double() for part in half), score=score.to(dtype).double())
@@ -245,7 +247,7 @@ def test_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
     assert far([found], [exact]) < 8 * torch.finfo(dtype).eps
 
 
-def test_autocast_keeps_the_exponentials_in_single_precision() -> None:
+def test_exponentials_are_float32_under_autocast() -> None:
     score, query, key, value = inputs(torch.float32, spread=4.0)
     exact = attend(query, key, value, score=score)
     with torch.autocast("cpu", torch.bfloat16), use_kernel("tiles"):
@@ -255,7 +257,7 @@ def test_autocast_keeps_the_exponentials_in_single_precision() -> None:
 
 @pytest.mark.parametrize("kernel", ["plain", *KERNELS])
 def test_dropout_is_the_same_forward_and_backward(kernel: Kernel) -> None:
-    """With values all one, the context is the kept share; its gradient says what was kept."""
+    """With values of one, the context is the kept fraction; its gradient shows the kept weights."""
     score, query, key, _ = inputs(torch.float32)
     value = torch.ones(2, 3, 45, 1, requires_grad=True)
     torch.manual_seed(7)
@@ -271,7 +273,7 @@ def test_dropout_is_the_same_forward_and_backward(kernel: Kernel) -> None:
         torch.testing.assert_close(attend(query, key, value, score=score, dropout=0.5), context)
 
 
-def test_a_long_causal_mask_is_never_made_whole() -> None:
+def test_a_long_causal_mask_is_never_stored_as_a_whole() -> None:
     asked: list[int] = []
 
     class Counted(type(masks.causal())):  # type: ignore[misc]
@@ -287,7 +289,7 @@ def test_a_long_causal_mask_is_never_made_whole() -> None:
     assert sum(asked) == 3000 * 3000
 
 
-def test_a_compiled_model_takes_it_whole_and_lengths_do_not_compile_anew() -> None:
+def test_torch_compile_without_graph_breaks_or_recompilation_for_lengths() -> None:
     torch._dynamo.reset()
     attention = Attention(Additive(6, 7, 16))
     fast = torch.compile(attention, fullgraph=True, backend="aot_eager", dynamic=True)
@@ -314,7 +316,7 @@ def test_watching_shows_the_weights_of_the_fast_path() -> None:
     torch.testing.assert_close(seen[""][0][:, 0] @ value[:, 0], plainly, rtol=1e-5, atol=1e-6)
 
 
-def test_the_triton_form_in_its_interpreter() -> None:
+def test_triton_kernel_in_its_interpreter() -> None:
     pytest.importorskip("triton", reason="triton is not installed")
     code = """
 import torch
@@ -346,17 +348,17 @@ def test_an_unknown_kernel_is_refused() -> None:
             attend(x, x, x, score=Additive(4, 4, 4).double())
 
 
-def test_limits_are_those_of_the_types() -> None:
+def test_limits_match_the_dtypes() -> None:
     for dtype, limit in LIMIT.items():
         most = torch.tensor(limit, dtype=dtype)
         assert most.exp().isfinite()
         assert (-most).exp() > torch.finfo(dtype).tiny
 
 
-def test_without_a_compiler_it_still_runs(
+def test_it_runs_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And with one that fails, or a cache that others can write to, it says why."""
+    """With a failing compiler, or a cache that others can write to, a notice has the reason."""
     find = compiled.library.__wrapped__
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "none")

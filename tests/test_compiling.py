@@ -1,4 +1,4 @@
-"""C code is compiled by any command, loaded only if it is whole, and used in forked processes."""
+"""Compilation of C code: commands, damaged libraries, forked processes."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 @pytest.fixture
 def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A C file, and a cache of its own."""
+    """A C file and an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("CC", "HEEDFUL_MARCH"):
         monkeypatch.delenv(name, raising=False)
@@ -30,7 +30,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def built(source: Path) -> Path:
-    """The library's file, after it has been loaded."""
+    """Load the library; returns its file."""
     library = compiling.compiled_library(source, "the test runs")
     assert library is not None
     assert library.three() == 3
@@ -39,7 +39,7 @@ def built(source: Path) -> Path:
 
 
 @needs_cc
-def test_a_compiler_may_have_arguments(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_command_with_arguments(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     three.write_text("int three(void) { return NUMBER + SPACES; }\n")
     monkeypatch.setenv("CC", "env cc -DNUMBER=2 -DSPACES='(1 )'")
     built(three)
@@ -50,7 +50,7 @@ def test_a_compiler_may_have_arguments(three: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("command", ["no-such-compiler -O2", "'cc", " no-such-compiler"])
-def test_a_compiler_that_does_not_exist_is_said_once(
+def test_a_missing_compiler_is_reported_once(
     command: str, three: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CC", command)
@@ -67,7 +67,7 @@ def test_a_compiler_that_does_not_exist_is_said_once(
 
 @needs_cc
 @pytest.mark.parametrize("damage", ["empty", "truncated", "foreign", "changed"])
-def test_a_damaged_library_is_built_anew(damage: str, three: Path) -> None:
+def test_a_damaged_library_is_rebuilt(damage: str, three: Path) -> None:
     """Loading a truncated one would end this process with SIGBUS."""
     library = built(three)
     whole = library.read_bytes()
@@ -85,7 +85,7 @@ def test_a_damaged_library_is_built_anew(damage: str, three: Path) -> None:
 
 
 @needs_cc
-def test_processes_may_build_at_once(three: Path) -> None:
+def test_processes_can_build_concurrently(three: Path) -> None:
     load = (
         "import sys; from pathlib import Path; from heedful.kernels import compiling; "
         "sys.stdin.readline(); "
@@ -106,7 +106,7 @@ def test_processes_may_build_at_once(three: Path) -> None:
 
 
 @needs_cc
-def test_a_whole_library_is_not_built_anew(three: Path) -> None:
+def test_a_complete_library_is_not_rebuilt(three: Path) -> None:
     library = built(three)
     before = library.stat()
     assert built(three) == library
@@ -114,7 +114,7 @@ def test_a_whole_library_is_not_built_anew(three: Path) -> None:
 
 
 @needs_cc
-def test_sanitizers_are_flags_and_part_of_the_name(
+def test_sanitizers_are_flags_and_part_of_the_file_name(
     three: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three.write_text("int three(void) { volatile int big = 2147483647; return big + 1; }\n")
@@ -141,7 +141,7 @@ def heedful_threads(name: str) -> int:
 WORKER = "heedful-worker"
 
 
-def test_threads_are_not_kept_for_every_number_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_largest_thread_pool_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     # Beside other programs one thread makes all calls, and would wait for the others here.
     monkeypatch.setattr(type(compiling.waiting_time), "alone", False)
     for count in range(2, 9):
@@ -188,7 +188,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @needs_fork
 @pytest.mark.parametrize("lock", ["free", "locked"])
-def test_a_forked_process_has_threads_of_its_own(lock: str) -> None:
+def test_a_forked_process_starts_its_own_threads(lock: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", FORKED, lock],
         stdout=subprocess.PIPE,

@@ -64,8 +64,8 @@ def _seeded() -> None:
 
 @pytest.mark.parametrize("length", [3, 10, 200])
 @pytest.mark.parametrize("score", SCORES)
-def test_forward_mode_gradients_are_those_of_reverse_mode(score: str, length: int) -> None:
-    """Those of the Gaussian score were left out without a message."""
+def test_forward_mode_matches_reverse_mode(score: str, length: int) -> None:
+    """Includes the Gaussian score, whose operator has no forward mode."""
     for normalizer in NORMALIZERS if length < 200 else ("entmax", "softmax", "sparsemax"):
         call, given, directions = attention(score, normalizer), randoms(length), randoms(length)
         leaves = [part.clone().requires_grad_() for part in given]
@@ -88,8 +88,8 @@ def test_forward_mode_gradients_are_those_of_reverse_mode(score: str, length: in
 
 
 @pytest.mark.parametrize("length", [3, 10, 70])
-def test_a_direction_of_the_vector_alone_is_followed(length: int) -> None:
-    """v was not looked at: its direction was lost with long sequences."""
+def test_a_tangent_of_the_vector_only(length: int) -> None:
+    """The tangent of v must not be lost for long sequences."""
     query, key = (torch.randn(2, length, 64, dtype=torch.float64) for _ in range(2))
     v, direction = torch.randn(2, 64, dtype=torch.float64)
     _, along = jvp(lambda v: additive_scores(query, key, v), (v,), (direction,))
@@ -119,7 +119,7 @@ def test_jacobians_agree_in_both_modes_with_a_mask(score: str, length: int) -> N
 
 
 def test_entmax_in_every_mode() -> None:
-    """Its function had no forward mode."""
+    """Entmax's autograd function needs a forward mode."""
     z = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
     alpha = torch.tensor([[1.2], [1.5], [2.5]], dtype=torch.float64, requires_grad=True)
     given = (z, alpha)
@@ -143,7 +143,7 @@ def test_squared_distances_in_every_mode(leading: tuple[int, ...]) -> None:
         torch.testing.assert_close(mapped[1][index], score(query, keys[index]))
 
 
-def test_a_kernel_that_was_asked_for_refuses_forward_mode() -> None:
+def test_a_selected_kernel_raises_in_forward_mode() -> None:
     query, key, value = (torch.randn(2, 70, WIDTH) for _ in range(3))
     score = scores.Additive(WIDTH, WIDTH, UNITS)
     for normalizer in (normalizers.Softmax(), normalizers.Sparsemax()):

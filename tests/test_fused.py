@@ -1,4 +1,4 @@
-"""A decoder's layers in one call of C, against the modules that they are made of."""
+"""Fused layers, in one call of C, against the modules."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def translator(**settings: Any) -> Transformer:
 
 
 def stirred(model: Any) -> Any:
-    """With norms and biases that do something."""
+    """Set norms and biases to random values, so that they have an effect."""
     for parameter in model.parameters():
         parameter.mul_(1.3).add_(0.1 * torch.randn_like(parameter))
     if model.output_bias is not None:
@@ -60,7 +60,7 @@ def stirred(model: Any) -> Any:
 
 
 def forced(model: Transformer, source: Source, tokens: Tensor) -> Reference:
-    """Logits ``[B, V]`` of the last step by the modules, in double precision."""
+    """Logits ``[B, V]`` of the last step from the modules in float64."""
 
     def last(model: Transformer) -> list[Tensor]:
         return [model.teacher_force(source, tokens)[:, -1]]
@@ -86,7 +86,7 @@ def source_of(rows: int) -> Source:
     ],
 )
 @pytest.mark.parametrize(("rows", "threads"), [(1, 1), (1, 3), (5, 2), (37, 2), (230, 3)])
-def test_steps_are_those_of_the_modules(settings: Any, rows: int, threads: int) -> None:
+def test_steps_match_the_modules(settings: Any, rows: int, threads: int) -> None:
     model, source = translator(**settings), source_of(rows)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -108,7 +108,7 @@ def test_steps_are_those_of_the_modules(settings: Any, rows: int, threads: int) 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_a_language_model_steps_as_its_modules_do(bias: bool, pre_norm: bool) -> None:
+def test_language_model_steps_match_the_modules(bias: bool, pre_norm: bool) -> None:
     settings = GptSettings(
         layers=3, hidden_size=24, heads=2, ffn_size=40, bias=bias, pre_norm=pre_norm
     )
@@ -126,7 +126,7 @@ def test_a_language_model_steps_as_its_modules_do(bias: bool, pre_norm: bool) ->
 
 
 def written(model: Transformer, source: Source, threads: int) -> Tensor:
-    """Logits of the last of six steps of some rows."""
+    """Logits of the last of six steps for some rows."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -142,7 +142,7 @@ def written(model: Transformer, source: Source, threads: int) -> Tensor:
 
 @pytest.mark.parametrize("rows", [1, 7, 100])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-def test_the_number_of_threads_changes_nothing(rows: int, precision: str) -> None:
+def test_results_are_identical_for_any_number_of_threads(rows: int, precision: str) -> None:
     model, source = translator(), source_of(rows)
     if precision == "int8":
         if program.library().heedful_int8_max_input() < largest_input():  # type: ignore[union-attr]
@@ -157,7 +157,7 @@ def test_the_number_of_threads_changes_nothing(rows: int, precision: str) -> Non
 
 @pytest.mark.parametrize("rows", [2, 7, 100])
 @pytest.mark.parametrize("rounded", [False, True])
-def test_a_rows_numbers_do_not_depend_on_its_neighbours(rows: int, rounded: bool) -> None:
+def test_a_rows_result_does_not_depend_on_the_batch(rows: int, rounded: bool) -> None:
     model, source = (
         translator(hidden_size=36, heads=3, ffn_size=300, output_bias=True),
         source_of(rows),
@@ -169,23 +169,23 @@ def test_a_rows_numbers_do_not_depend_on_its_neighbours(rows: int, rounded: bool
         assert torch.equal(written(model, alone, 1)[0], found[row])
 
 
-def test_several_callers_do_not_disturb_one_another() -> None:
+def test_concurrent_calls_are_independent() -> None:
     models = [translator(), translator(hidden_size=40), translator(ffn_size=64)]
     sources = [source_of(rows) for rows in (1, 3, 70)]
     expected = [written(*two, 1) for two in zip(models, sources, strict=True)]
     with ThreadPoolExecutor(3) as callers:
         for _ in range(10):
-            found = callers.map(plainly, models, sources, [2] * 3)
+            found = callers.map(without_fusing, models, sources, [2] * 3)
             assert all(torch.equal(*two) for two in zip(found, expected, strict=True))
 
 
-def plainly(model: Transformer, source: Source, threads: int) -> Tensor:
+def without_fusing(model: Transformer, source: Source, threads: int) -> Tensor:
     with torch.no_grad():  # which is a thread's own
         return written(model, source, threads)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-def test_a_forked_process_computes_as_well() -> None:
+def test_it_works_in_a_forked_process() -> None:
     model, source = translator(), source_of(3)
     expected = written(model, source, 2)
     child = os.fork()
@@ -197,7 +197,7 @@ def test_a_forked_process_computes_as_well() -> None:
 
 
 def last_logits(model: Transformer, source: Source, tokens: Tensor, fused: bool) -> Tensor:
-    """After a step a column of ``tokens [N, T]``, by the fused form or the modules."""
+    """Logits after a step for each column of ``tokens [N, T]``, fused or from the modules."""
     state = searched(model).start(source)
     assert (state.fused is not None) == fused
     for place in range(tokens.shape[1]):
@@ -207,7 +207,7 @@ def last_logits(model: Transformer, source: Source, tokens: Tensor, fused: bool)
 
 @pytest.mark.parametrize(("rows", "threads"), [(1, 2), (39, 2), (230, 1)])
 @pytest.mark.parametrize("dim", [32, 36])
-def test_steps_in_int8_are_those_of_int8_modules(
+def test_int8_steps_match_int8_modules(
     dim: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if program.library().heedful_int8_max_input() != largest_input():  # type: ignore[union-attr]
@@ -229,7 +229,7 @@ def test_steps_in_int8_are_those_of_int8_modules(
 
 @pytest.mark.parametrize(("rows", "threads"), [(1, 2), (39, 2), (230, 1)])
 @pytest.mark.parametrize(("dim", "heads", "inner"), [(32, 4, 70), (36, 4, 300), (34, 2, 51)])
-def test_steps_in_bfloat16_are_those_of_the_rounded_modules(
+def test_bfloat16_steps_match_the_rounded_modules(
     dim: int, heads: int, inner: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = translator(hidden_size=dim, heads=heads, ffn_size=inner, output_bias=True)
@@ -258,14 +258,14 @@ def test_steps_in_bfloat16_are_those_of_the_rounded_modules(
         assert_rounded([found], Reference([expected.double()], allowed))
 
 
-def test_a_row_in_bfloat16_does_not_depend_on_its_batch_nor_on_threads() -> None:
+def test_a_bfloat16_row_does_not_depend_on_batch_or_threads() -> None:
     model, source = bfloat16_copy(translator(hidden_size=36, ffn_size=70)), source_of(40)
     alone = Source(source.tokens[:1], source.lengths[:1])
     found = [written(model, one, threads)[0] for one in (source, alone) for threads in (1, 2, 3)]
     assert all(torch.equal(one, found[0]) for one in found)
 
 
-def test_an_int8_row_that_is_no_number_stays_none() -> None:
+def test_an_int8_row_with_nan_gives_nan() -> None:
     if program.library().heedful_int8_max_input() < largest_input():  # type: ignore[union-attr]
         pytest.skip("this processor's whole numbers are others than PyTorch's")
     model = int8_copy(translator())
@@ -276,7 +276,7 @@ def test_an_int8_row_that_is_no_number_stays_none() -> None:
     assert logits.isnan().all()
 
 
-def test_changed_weights_are_seen() -> None:
+def test_changed_weights_are_noticed() -> None:
     model, source = translator(), source_of(3)
     tokens = torch.tensor([2, 2, 2])
     first = searched(model).start(source).fused
@@ -292,7 +292,7 @@ def test_changed_weights_are_seen() -> None:
 
 
 @pytest.mark.parametrize("fused_too", [True, False])
-def test_an_optimisers_step_is_seen(fused_too: bool) -> None:
+def test_an_optimiser_step_is_noticed(fused_too: bool) -> None:
     model, source = translator(), source_of(3)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.1, fused=fused_too)
     tokens = torch.tensor([2, 2, 2])
@@ -304,8 +304,8 @@ def test_an_optimisers_step_is_seen(fused_too: bool) -> None:
     assert_rounded([logits], forced(model, source, tokens.unsqueeze(1)))
 
 
-def test_optimisers_of_others_are_left_alone() -> None:
-    """Nothing is hooked before a model is fused; then only steps of its own weights count."""
+def test_other_optimisers_are_not_hooked() -> None:
+    """Optimisers are only hooked once a model is fused, and only steps on its weights count."""
     script = (
         "import heedful, torch, heedful.models.gpt, heedful.models.transformer\n"
         "from torch.optim import optimizer\n"
@@ -328,7 +328,7 @@ def test_optimisers_of_others_are_left_alone() -> None:
     assert searched(model).start(source).fused is not first
 
 
-def test_hooks_on_embeddings_are_obeyed() -> None:
+def test_hooks_on_embeddings_are_called() -> None:
     source, tokens = source_of(3), torch.tensor([2, 2, 2])
     for name in ("source_embedding", "target_embedding", "target_positions"):
         model = translator(tied_embeddings="none")
@@ -344,7 +344,7 @@ def test_hooks_on_embeddings_are_obeyed() -> None:
     assert searched(model).start(torch.tensor([[3, 4]])).fused is None
 
 
-def test_a_method_that_was_replaced_is_called() -> None:
+def test_a_replaced_method_is_called() -> None:
     model = translator()
     assert searched(model) is not model
     steps, step = [], model.step
@@ -359,7 +359,7 @@ def test_a_method_that_was_replaced_is_called() -> None:
     assert steps
 
 
-def test_what_only_modules_know_stays_with_them() -> None:
+def test_unsupported_modules_are_not_fused() -> None:
     source = source_of(3)
     assert searched(translator(activation="gelu")).start(source).fused is None
     rotary = Gpt(GptSettings(layers=1, hidden_size=8, heads=2, positions="rotary"), 30).eval()
@@ -380,7 +380,7 @@ def test_what_only_modules_know_stays_with_them() -> None:
         assert searched(model).start(source).fused is None
 
 
-def test_what_cannot_be_read_is_not_read() -> None:
+def test_unreadable_tensors_are_not_passed_to_c() -> None:
     model, source = translator(), source_of(3)
     with pytest.raises(IndexError):
         searched(model).start(
@@ -406,7 +406,7 @@ def test_integers_of_other_widths() -> None:
     assert torch.equal(found, expected)
 
 
-def test_beyond_the_positions_it_knows_modules_go_on() -> None:
+def test_modules_continue_after_the_last_position_embedding() -> None:
     model, source = translator(max_length=8), source_of(2)
     places = len(model.target_positions.table)
     state = searched(model).start(source)
@@ -416,7 +416,7 @@ def test_beyond_the_positions_it_knows_modules_go_on() -> None:
     assert_rounded([logits], forced(model, source, tokens))
 
 
-def test_watching_in_the_middle_of_a_search_shows_the_weights() -> None:
+def test_watching_during_a_search_returns_the_weights() -> None:
     model, source = translator(), source_of(3)
     tokens = torch.randint(4, 301, (3, 4))
     state = searched(model).start(source)
@@ -446,7 +446,7 @@ def test_fewer_heads_of_keys() -> None:
     assert_rounded([logits], forced(model, source, tokens))
 
 
-def test_what_is_no_number_is_refused_by_search() -> None:
+def test_search_raises_for_nan() -> None:
     model, source = translator(), source_of(2)
     model.decoder[0].feed_forward.contract.bias[3] = torch.nan
     with pytest.raises(ValueError, match="not finite"):
@@ -462,7 +462,7 @@ def test_what_is_no_number_is_refused_by_search() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize(("rows", "longest"), [(1, 1), (3, 240), (90, 33), (7, 97)])
-def test_an_encoder_is_that_of_the_modules(
+def test_the_encoder_matches_the_modules(
     rows: int, longest: int, pre_norm: bool, threads: int
 ) -> None:
     model = translator(pre_norm=pre_norm, max_length=300, hidden_size=40, heads=5)
@@ -487,7 +487,7 @@ def test_an_encoder_is_that_of_the_modules(
             assert error < 4 * rounding + 1e-6
 
 
-def test_an_encoder_that_is_watched_or_reads_much_stays_with_its_modules() -> None:
+def test_watched_or_large_encoders_are_not_fused() -> None:
     model, source = translator(max_length=700), source_of(3)
     exact = model.encode(source)[0][1].key
     with watch(model) as seen:

@@ -1,8 +1,8 @@
-"""Every function of the C code with random shapes, strides, masks and extreme numbers.
+"""Fuzz tests of all C functions: random shapes, strides, masks and extreme values.
 
-Results are compared with formulas in float64, and rows beside one that is not finite with the same
-rows alone. Tensors end where their memory ends and have NaN in their gaps: what is read beside them
-is an error under ``make sanitize``, or NaN in the result. ``HEEDFUL_FUZZ`` is the number of cases.
+Results are compared with formulas in float64. Rows next to a row with NaN or infinity must not
+change. Tensors end where their memory ends and have NaN in their gaps, so that reading outside them
+is an error under ``make sanitize`` or gives NaN. ``HEEDFUL_FUZZ`` is the number of cases.
 """
 
 import math
@@ -306,7 +306,7 @@ def translator(draw: Draw) -> Transformer:
 
 
 def logits_of(model: Any, source: Source, tokens: Tensor) -> Tensor:
-    """After a step a column of ``tokens``, by the fused form."""
+    """Logits of the fused step after each column of ``tokens``."""
     state = searched(model).start(source)
     assert state.fused is not None
     for place in range(tokens.shape[1]):
@@ -354,8 +354,8 @@ def fused_largest() -> int:
 
 
 @torch.no_grad()
-def test_columns_beside_a_row_are_zeros() -> None:
-    """They are added to; under ``make sanitize`` memory that was never set is NaN."""
+def test_padding_columns_of_a_row_are_zero() -> None:
+    """Products read them; under ``make sanitize``, uninitialised memory is NaN."""
     library = program.library()
     assert library is not None
     columns = int(library.heedful_panel_columns())
@@ -367,7 +367,7 @@ def test_columns_beside_a_row_are_zeros() -> None:
 
 
 @pytest.mark.parametrize("token", [-1, 30, 1 << 40])
-def test_a_token_beyond_the_table_is_refused(token: int) -> None:
+def test_a_token_out_of_range_raises(token: int) -> None:
     model = Transformer(
         TransformerSettings(layers=1, hidden_size=8, heads=2, ffn_size=8), 30, 30
     ).eval()

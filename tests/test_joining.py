@@ -1,4 +1,4 @@
-"""Rows that join a Transformer's search while others are under way: the fused step, the modules."""
+"""Rows that join a Transformer's search in progress, with the fused step and with modules."""
 
 import random
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def part(source: Source, rows: list[int]) -> Source:
 def streamed(
     model: Any, source: Source, limits: torch.Tensor, options: SearchOptions, seed: int = 1
 ) -> dict[int, list[Hypothesis]]:
-    """Sources in any order and of any number at a time, at most ten under way."""
+    """Search sources in any order and number, at most ten at a time."""
     chance, under_way = random.Random(seed), set[int]()
     left = chance.sample(range(COUNT), COUNT)
 
@@ -98,7 +98,7 @@ def same(found: dict[int, list[Hypothesis]], expected: list[list[Hypothesis]]) -
     ],
 )
 @pytest.mark.parametrize("settings", [{}, {"pre_norm": True, "positions": "learned"}])
-def test_a_stream_finds_what_batches_do(
+def test_a_stream_matches_batches(
     options: SearchOptions, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, source = translator(**settings), source_of(COUNT)
@@ -133,8 +133,8 @@ def test_int8_and_a_stream() -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_rows_that_joined_have_the_very_numbers_of_those_alone(layers: int) -> None:
-    """To the last bit, in float32: 6 rows are a whole number of those that C takes at a time."""
+def test_joined_rows_are_identical_to_single_rows(layers: int) -> None:
+    """Bitwise in float32: 6 rows are a multiple of the tile height in C."""
     model, source = translator(layers=layers), source_of(24)
     groups = [part(source, list(range(first, first + 6))) for first in range(0, 24, 6)]
     tokens = torch.randint(4, 301, (24, 40))
@@ -158,8 +158,8 @@ def test_rows_that_joined_have_the_very_numbers_of_those_alone(layers: int) -> N
         assert torch.equal(logits, torch.cat(alone))
 
 
-def test_what_nobody_reads_is_forgotten() -> None:
-    """One row goes on while many come and go: what is held stays in proportion to what is read."""
+def test_unused_steps_are_dropped() -> None:
+    """One row continues while many come and go: memory stays proportional to what is read."""
     model, source = translator(), source_of(24)
     state = searched(model).start(part(source, [0]))
     for step in range(60):
@@ -187,7 +187,7 @@ def test_what_nobody_reads_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_modules_take_over_where_the_fused_form_cannot(positions: Any) -> None:
+def test_modules_continue_unsupported_searches(positions: Any) -> None:
     model, source = translator(positions=positions, max_length=300), source_of(5)
     tokens = torch.randint(4, 301, (5, 262))
     state = searched(model).start(part(source, [0, 1]))
@@ -209,7 +209,7 @@ def test_modules_take_over_where_the_fused_form_cannot(positions: Any) -> None:
     torch.testing.assert_close(logits, torch.cat([first, others]), rtol=1e-3, atol=1e-3)
 
 
-def test_sources_that_are_too_long_for_the_fused_encoder_join_too() -> None:
+def test_sources_too_long_for_the_fused_encoder_can_join() -> None:
     model = translator(max_length=600)
     source = source_of(COUNT)
     long = torch.randint(4, 301, (COUNT, 520))
@@ -222,7 +222,7 @@ def test_sources_that_are_too_long_for_the_fused_encoder_join_too() -> None:
     same(streamed(model, there, limits, options), expected)
 
 
-def test_only_rows_that_begin_may_join() -> None:
+def test_only_new_rows_can_join() -> None:
     model, source = translator(), source_of(4)
     state, other = searched(model).start(source), searched(model).start(source)
     _, other = searched(model).step(torch.full((4,), 2), other)

@@ -1,4 +1,4 @@
-"""Where C of ours meets PyTorch: autocast, second derivatives, transforms, fake tensors."""
+"""C kernels in PyTorch: autocast, second derivatives, transforms, fake tensors."""
 
 from collections.abc import Callable
 
@@ -43,8 +43,8 @@ def additive(
 
 
 @pytest.mark.parametrize("kind", [scores.Additive, scores.Concat])
-def test_gradients_inside_autocast_are_those_of_float32(kind: Callable[..., scores.Score]) -> None:
-    """Half-precision gradients were read as float32."""
+def test_gradients_inside_autocast_match_float32(kind: Callable[..., scores.Score]) -> None:
+    """C must not read half-precision gradients as float32."""
     attention = Attention(kind(64, 64, 64))
     query, key = (one[0] for one in parts(70, count=2))
     expected = torch.autograd.grad(attention(query, key).square().sum(), [query, key])
@@ -57,10 +57,10 @@ def test_gradients_inside_autocast_are_those_of_float32(kind: Callable[..., scor
 @pytest.mark.parametrize("normalize", [None, normalizers.Sparsemax(), normalizers.Entmax(1.3)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("length", [3, 16, 70, 200])
-def test_results_inside_autocast_have_the_type_of_pytorchs_kernel(
+def test_results_inside_autocast_have_the_dtype_of_pytorchs_kernel(
     length: int, dtype: torch.dtype, normalize: normalizers.Normalizer | None
 ) -> None:
-    """It was float32 or bfloat16 by the length: C and tiles gave float32."""
+    """The dtype must not depend on the length."""
     query, key, value = (one.detach().to(dtype) for one in parts(length))
     kinds: list[scores.Score] = [
         *(scores.Dot(), scores.ScaledDot(), scores.Cosine(), scores.Gaussian()),
@@ -79,7 +79,7 @@ def test_results_inside_autocast_have_the_type_of_pytorchs_kernel(
 @pytest.mark.parametrize("share", [0.0, 0.3])
 @pytest.mark.parametrize("mask", [None, Causal()])
 def test_second_derivatives_of_additive_attention(mask: Mask | None, share: float) -> None:
-    """They were wrong in silence: as if gradients were constants."""
+    """Gradients must not be treated as constants."""
     a, b, value = (one.detach().double().requires_grad_() for one in parts(40))
     v = torch.randn(64, dtype=torch.float64, requires_grad=True)
     given = [a, b, value, v]
@@ -122,7 +122,7 @@ def test_second_derivatives_of_additive_scores() -> None:
 
 
 @pytest.mark.skipif(short.library() is None, reason="there is no compiler")
-def test_short_attention_steps_aside_for_the_plain_formula(
+def test_short_attention_respects_the_math_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(short, "_LEAST", 1)
@@ -147,8 +147,8 @@ SCORES: dict[str, Callable[[], scores.Score | None]] = {
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", SCORES)
-def test_fake_tensors_are_not_read(name: str, length: int) -> None:
-    """C read the address of tensors that have no memory."""
+def test_fake_tensors_are_not_passed_to_c(name: str, length: int) -> None:
+    """Fake tensors have no memory."""
     score = SCORES[name]()
     with FakeTensorMode(allow_non_fake_inputs=True):
         query, key, value = parts(length)
@@ -160,8 +160,8 @@ def test_fake_tensors_are_not_read(name: str, length: int) -> None:
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", SCORES)
-def test_a_traced_graph_computes_for_other_inputs(name: str, length: int) -> None:
-    """What C had computed became a constant of the graph."""
+def test_a_traced_graph_works_for_other_inputs(name: str, length: int) -> None:
+    """A result of C must not become a constant of the graph."""
     score = SCORES[name]()
     with torch.no_grad():
         first, others = parts(length), parts(length)
@@ -171,7 +171,7 @@ def test_a_traced_graph_computes_for_other_inputs(name: str, length: int) -> Non
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", SCORES)
-def test_transforms_see_every_length(name: str, length: int) -> None:
+def test_transforms_work_for_every_length(name: str, length: int) -> None:
     score = SCORES[name]()
     query, key, value = (one.detach() for one in parts(length))
 
@@ -189,7 +189,7 @@ def test_transforms_see_every_length(name: str, length: int) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_negative_view_is_read_with_its_sign(length: int) -> None:
+def test_negative_views_keep_their_sign(length: int) -> None:
     query, key, value = (one.detach() for one in parts(length))
     for score in (None, scores.Additive(64, 64, 64)):
         found = attend(torch._neg_view(query), key, value, score=score)
@@ -200,7 +200,7 @@ class Subclass(Tensor):
     """A tensor of somebody's own."""
 
 
-def test_what_c_may_read() -> None:
+def test_which_tensors_c_can_read() -> None:
     plain = torch.randn(3)
     assert readable(plain, torch.nn.Parameter(plain), plain[::2], plain.requires_grad_())
     assert not readable(plain.detach().as_subclass(Subclass))

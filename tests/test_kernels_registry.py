@@ -1,4 +1,4 @@
-"""The registry of compiled operations: complete, tested, and the table of the documentation."""
+"""The registry of compiled operations is complete, tested and documented."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from heedful.kernels.registry import OPERATIONS, Operation, table
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_table_of_the_documentation_is_that_of_the_registry() -> None:
+def test_the_documentation_contains_the_registrys_table() -> None:
     page = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- heedful\.kernels\.registry -->\n(.*)\n<!-- end -->", page, re.DOTALL)
     assert found is not None
@@ -32,7 +32,7 @@ def test_every_operation_has_a_test_that_runs_under_sanitizers(one: Operation) -
 
 
 def test_every_c_file_and_operator_belongs_to_an_operation() -> None:
-    """The name of a library begins with that of its file."""
+    """The name of a library begins with the name of its C file."""
     libraries = [library() for one in OPERATIONS for library in one.libraries]
     if None in libraries:
         pytest.skip("there is no C compiler here")

@@ -1,4 +1,4 @@
-"""The loops of recurrent models as operators: PyTorch's checks, transforms, second derivatives."""
+"""The loop operators of recurrent models: PyTorch's checks, transforms, second derivatives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +72,7 @@ def learnt(given: list[Tensor | None]) -> list[Tensor]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
-def test_a_loop_and_its_backward(case: tuple[str, str], dtype: torch.dtype) -> None:
+def test_opcheck_of_loops_and_their_backward(case: tuple[str, str], dtype: torch.dtype) -> None:
     operator, given, settings = LOOPS[case[0]](case[1], dtype)
     for part in learnt(given):
         part.requires_grad_()
@@ -117,7 +117,7 @@ def results(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("cell", GATES)
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_loop_is_its_formula(loop: str, cell: str, dtype: torch.dtype) -> None:
+def test_loops_match_their_formula(loop: str, cell: str, dtype: torch.dtype) -> None:
     operator, given, settings = LOOPS[loop](cell, dtype)
     found = results(lambda *parts: operator(*parts, *settings), given, size=2)
     wide = [
@@ -136,7 +136,7 @@ def test_a_loop_is_its_formula(loop: str, cell: str, dtype: torch.dtype) -> None
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_gradients_inside_autocast_are_those_outside(loop: str) -> None:
+def test_gradients_do_not_depend_on_autocast_around_backward(loop: str) -> None:
     operator, given, settings = LOOPS[loop]("gru", torch.float32)
     leaves = [part.requires_grad_() for part in learnt(given)]
     total = weighted(operator(*given, *settings))

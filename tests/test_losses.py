@@ -1,4 +1,4 @@
-"""The chunked cross-entropy against torch's, and the cheap dropout's promises."""
+"""Cross-entropy in blocks against PyTorch's, and properties of dropout."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ compiled = pytest.mark.skipif(compiled_losses.library() is None, reason="no C co
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("rows", [1, 512, 1100])
-def test_loss_and_gradients_are_torchs(smoothing: float, rows: int) -> None:
+def test_loss_and_gradients_match_pytorch(smoothing: float, rows: int) -> None:
     torch.manual_seed(rows)
     states = torch.randn(rows, 8, dtype=torch.float64, requires_grad=True)
     table = torch.randn(37, 8, dtype=torch.float64, requires_grad=True)
@@ -32,7 +32,7 @@ def test_loss_and_gradients_are_torchs(smoothing: float, rows: int) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_gradient_in_float64_is_that_of_the_loss() -> None:
+def test_float64_gradient_matches_finite_differences() -> None:
     torch.manual_seed(0)
     states = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     table = torch.randn(7, 4, dtype=torch.float64, requires_grad=True)
@@ -54,7 +54,7 @@ def _single(rows: int, width: int, symbols: int, scale: float) -> tuple[torch.Te
     ("rows", "width", "symbols", "scale"),
     [(1, 3, 5, 1.0), (7, 16, 480, 1.0), (130, 128, 1000, 0.3), (245, 37, 961, 4.0)],
 )
-def test_in_c_the_loss_is_that_in_double_precision(
+def test_the_loss_in_c_matches_float64(
     rows: int, width: int, symbols: int, scale: float, smoothing: float
 ) -> None:
     states, table, labels = _single(rows, width, symbols, scale)
@@ -72,7 +72,7 @@ def test_in_c_the_loss_is_that_in_double_precision(
 
 
 @compiled
-def test_in_c_threads_change_nothing() -> None:
+def test_the_loss_in_c_does_not_depend_on_threads() -> None:
     states, table, labels = _single(500, 24, 2000, 1.0)
     before, found = torch.get_num_threads(), []
     try:
@@ -86,7 +86,7 @@ def test_in_c_threads_change_nothing() -> None:
 
 
 @compiled
-def test_in_c_what_is_not_finite_shows() -> None:
+def test_the_loss_in_c_propagates_nan_and_infinity() -> None:
     states, table, labels = _single(9, 8, 30, 1.0)
     for wrong in (float("nan"), float("inf")):
         with torch.no_grad():
@@ -94,7 +94,7 @@ def test_in_c_what_is_not_finite_shows() -> None:
         assert not cross_entropy(states, table, labels, 0.1)[0].isfinite()
 
 
-def test_a_label_beyond_the_vocabulary_is_an_error() -> None:
+def test_a_label_out_of_range_raises() -> None:
     states, table, _ = _single(3, 8, 30, 1.0)
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         cross_entropy(states, table, torch.tensor([1, 30, 2]), 0.1)
@@ -109,7 +109,7 @@ def test_operations_in_c_are_counted() -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
-def test_dropout_drops_its_share_and_keeps_the_mean(share: float) -> None:
+def test_dropout_rate_and_mean(share: float) -> None:
     torch.manual_seed(0)
     ones = torch.ones(401, 777, requires_grad=True)
     kept = dropout(ones, share)
@@ -119,7 +119,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean(share: float) -> None:
     torch.testing.assert_close(gradient, kept.detach())
 
 
-def test_dropout_does_nothing_in_evaluation_and_repeats_with_the_seed() -> None:
+def test_dropout_is_off_in_evaluation_and_deterministic_with_a_seed() -> None:
     layer = Dropout(0.5)
     hidden = torch.randn(3, 5)
     assert layer.eval()(hidden) is hidden
@@ -132,9 +132,7 @@ def test_dropout_does_nothing_in_evaluation_and_repeats_with_the_seed() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("shape", [(1,), (3, 7), (2, 5, 8)])
-def test_dropout_in_c_is_the_plain_one_to_the_last_bit(
-    shape: tuple[int, ...], share: float
-) -> None:
+def test_dropout_in_c_is_identical_to_the_reference(shape: tuple[int, ...], share: float) -> None:
     torch.manual_seed(2)
     hidden = torch.randn(shape).mT.requires_grad_() if len(shape) > 1 else torch.randn(shape)
     hidden = hidden.detach().requires_grad_()

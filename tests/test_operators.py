@@ -1,4 +1,4 @@
-"""Operators of ours under ``torch.ops.heedful``: PyTorch's own checks, and its transforms."""
+"""The operators of ``torch.ops.heedful``: PyTorch's checks and transforms."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -69,7 +69,7 @@ def test_the_backward_of_short_attention(case: Given) -> None:
 def plain_short(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor:
-    """By PyTorch's own kernel, of its plain formula."""
+    """PyTorch's math backend."""
     with sdpa_kernel(SDPBackend.MATH):
         return F.scaled_dot_product_attention(
             query, key, value, mask, scale=scale, is_causal=causal, enable_gqa=True
@@ -133,7 +133,7 @@ def test_second_derivatives_of_short_attention(dtype: torch.dtype) -> None:
 
 @compiled
 def test_batched_gradients_of_short_attention() -> None:
-    """C was given the address of a batch of gradients, which has none."""
+    """A batch of gradients has no address for C."""
     given = short_given((2, 2, 2, 5, 7, 8, 6), None, torch.float32)
     grads = torch.randn(3, 2, 2, 5, 6)
     found = [
@@ -215,7 +215,7 @@ def test_transforms_of_cross_entropy(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_second_derivatives_of_cross_entropy(dtype: torch.dtype) -> None:
-    """They were refused."""
+    """Second derivatives use the plain formula."""
     labels = torch.randint(11, (6,))
     start = [torch.randn(size, 4, dtype=dtype) for size in (6, 11)]
 
@@ -229,7 +229,7 @@ def test_second_derivatives_of_cross_entropy(dtype: torch.dtype) -> None:
         assert_near(one, other, terms=66, dtype=dtype)
 
 
-def test_a_compiled_loss_holds_the_operator_and_takes_other_lengths() -> None:
+def test_a_compiled_loss_contains_the_operator_for_all_lengths() -> None:
     torch.compiler.reset()
     compiled_loss = torch.compile(our_loss, fullgraph=True, dynamic=True, backend="aot_eager")
     table = torch.randn(11, 4, requires_grad=True)
@@ -317,8 +317,8 @@ def test_transforms_of_additive_operators(
         assert_near(one, other, terms=280, dtype=dtype)
 
 
-def test_transforms_of_long_additive_attention_do_not_hold_a_number_a_unit() -> None:
-    """Inside ``torch.func`` the plain formula was taken, at any length."""
+def test_transforms_of_long_additive_attention_use_little_memory() -> None:
+    """The plain formula must not be used for long sequences inside ``torch.func``."""
     score, largest = Additive(64, 64, 64), 0
     query, key, value = (torch.randn(2, 70, 64) for _ in range(3))
 

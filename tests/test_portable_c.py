@@ -1,7 +1,7 @@
-"""The C code for other processors: it compiles without warnings, and gives the right numbers.
+"""The C code for other processors compiles without warnings and gives correct results.
 
 A compiler for another processor (Debian's gcc-aarch64-linux-gnu) and its emulator (qemu-user) are
-used where they are installed; without them the tests for ARM are skipped.
+used if installed; otherwise the tests for ARM are skipped.
 """
 
 import os
@@ -41,7 +41,7 @@ each_target = pytest.mark.parametrize("target", TARGETS)
 
 
 def compiler(target: str) -> list[str]:
-    """The command for a target; the test is skipped where it is not installed."""
+    """The compiler command for a target; skips the test if it is not installed."""
     command, march, _ = TARGETS[target]
     if shutil.which(command.split()[0]) is None:
         pytest.skip(f"{command.split()[0]} is {MISSING if command == ARM else 'not installed'}")
@@ -52,7 +52,7 @@ def compiler(target: str) -> list[str]:
 
 @each_target
 @pytest.mark.parametrize("source", SOURCES, ids=[file.stem for file in SOURCES])
-def test_every_file_compiles_without_a_warning(source: Path, target: str, tmp_path: Path) -> None:
+def test_every_file_compiles_without_warnings(source: Path, target: str, tmp_path: Path) -> None:
     command = [*compiler(target), *compiling.FLAGS, *FOLDERS, "-Wall", "-Wextra", "-Werror"]
     command += ["-O1"]  # enough to inline, which intrinsics need, and a tenth of the time
     if "clang" in target:  # which has no libraries for another processor to link with
@@ -81,7 +81,7 @@ def run_driver(program: Path, target: str, given: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name != "clang, ARM"])
-def test_numbers_are_those_of_float64(target: str, tmp_path: Path) -> None:
+def test_results_match_float64(target: str, tmp_path: Path) -> None:
     torch.manual_seed(5)
     exponents = torch.linspace(0, -87, 1024)
     a, b = torch.randn(5, 40), torch.randn(40, 67)
@@ -111,9 +111,7 @@ def test_numbers_are_those_of_float64(target: str, tmp_path: Path) -> None:
     assert_near(total, row.double().logsumexp(0, keepdim=True), terms=1)
 
 
-def test_march_can_be_chosen_and_has_a_library_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_march_has_its_own_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("cc") is None or platform.machine() != "x86_64":
         pytest.skip("needs a C compiler and an x86-64 processor")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -133,10 +131,10 @@ def test_march_can_be_chosen_and_has_a_library_of_its_own(
 
 
 @pytest.mark.parametrize("accepted", ["-march=native", "-mcpu=native", "neither"])
-def test_a_compiler_may_know_either_option_or_none(
+def test_compilers_with_march_or_mcpu_or_neither(
     accepted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compilers for ARM differ: one that refuses an option is asked with the other."""
+    """Compilers for ARM differ: if one option fails, the other is tried."""
     real = shutil.which("cc")
     if real is None:
         pytest.skip("there is no C compiler here")
@@ -160,7 +158,7 @@ def test_a_compiler_may_know_either_option_or_none(
     assert library.three() == 3
 
 
-def test_an_unknown_march_is_one_line(
+def test_an_unknown_march_prints_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if shutil.which(os.environ.get("CC", "cc")) is None:

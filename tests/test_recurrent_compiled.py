@@ -1,4 +1,4 @@
-"""What recurrent models do in C against the plain form, in float64: outputs and gradients."""
+"""Recurrent models in C against the plain reference in float64: outputs and gradients."""
 
 import copy
 import functools
@@ -33,13 +33,13 @@ WIDTHS = (5, 16, 21)
 
 
 def close(found: list[Tensor], expected: list[Tensor], terms: int = 100) -> None:
-    """Float32 against float64, each tensor by its largest number or by 1, its terms' size."""
+    """Compare float32 with float64, relative to the tensor's largest value or to 1."""
     for one, other in zip(found, expected, strict=True):
         assert_near(one, other, terms=terms, size=max(1.0, float(other.abs().max())))
 
 
 def weighted(parts: list[Tensor]) -> Tensor:
-    """A sum in which no two numbers count the same."""
+    """A weighted sum with a different weight for each element."""
     sums = [
         (part * torch.linspace(-1, 2, part.numel(), dtype=part.dtype).view_as(part)).sum()
         for part in parts
@@ -58,7 +58,7 @@ def doubled(parts: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize("spread", [1.0, 100.0])
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", CELLS)
-def test_a_cell_and_its_gradients(kind: Cell, width: int, spread: float) -> None:
+def test_cells_and_their_gradients(kind: Cell, width: int, spread: float) -> None:
     torch.manual_seed(1)
     gates = {"rnn": 1, "gru": 3, "lstm": 4}[kind] * width
     parts = 2 if kind == "lstm" else 1
@@ -97,7 +97,7 @@ SCORES: dict[str, Callable[[int], scores.Score]] = {
 @pytest.mark.parametrize("spread", [1.0, 30.0])
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", SCORES)
-def test_a_reading_and_its_gradients(name: str, width: int, spread: float) -> None:
+def test_source_attention_and_its_gradients(name: str, width: int, spread: float) -> None:
     torch.manual_seed(2)
     attention = Attention(SCORES[name](width), normalizers.Softmax(0.5))
     rows = torch.tensor([2, 0, 3, 1])
@@ -134,7 +134,7 @@ def test_a_reading_and_its_gradients(name: str, width: int, spread: float) -> No
     close([by_query, by_key, *([] if now is None else [by_vector.sum(0)])], list(expected))
 
 
-def test_only_what_is_known_is_read_in_c() -> None:
+def test_only_supported_attention_runs_in_c() -> None:
     query, source = torch.randn(2, 5), torch.randn(2, 3, 6)
     key, allowed = torch.randn(2, 3, 4), torch.ones(2, 1, 3, dtype=torch.bool)
 
@@ -173,7 +173,7 @@ def packed(data: Tensor) -> PackedSequence:
 
 @pytest.fixture
 def uses_operators(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.RNNBase, PackedSequence], bool]:
-    """Whether a network is computed by directions."""
+    """Whether a network uses the operators of directions."""
     calls: list[nn.RNNBase] = []
 
     def noted(network: nn.RNNBase, given: PackedSequence) -> object:
@@ -202,7 +202,7 @@ def network_results(network: nn.RNNBase, data: Tensor, in_c: bool) -> list[Tenso
 
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("kind", CELLS)
-def test_a_network_over_packed_sequences_is_torchs(
+def test_packed_networks_match_pytorch(
     kind: Cell,
     both: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -224,7 +224,7 @@ def test_a_network_over_packed_sequences_is_torchs(
     close(found[1], [part.double() for part in found[0]])
 
 
-def test_only_a_network_that_learns_is_computed_in_c(
+def test_only_networks_in_training_run_in_c(
     uses_operators: Callable[[nn.RNNBase, PackedSequence], bool],
 ) -> None:
     network = recurrent_network("gru", 6, 5, 1, bidirectional=False, dropout=0.0)
@@ -263,7 +263,7 @@ TARGET = torch.randint(4, 40, (4, 6), generator=torch.manual_seed(7))
 
 
 def taken(model: RecurrentEncoderDecoder) -> bool:
-    """Whether the target is unrolled in one function."""
+    """Whether the target is unrolled in one operator."""
     state, embedded = model._begin(SOURCE), model.target_embedding(TARGET)
     if state.feed is None:
         return model.decoder._in_one(embedded.transpose(0, 1), state) is not None
@@ -272,7 +272,7 @@ def taken(model: RecurrentEncoderDecoder) -> bool:
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_target_is_unrolled_in_one(cell: Cell, attention: str) -> None:
+def test_a_target_is_unrolled_in_one_operator(cell: Cell, attention: str) -> None:
     model = small(cell, attention)
 
     def run(model: RecurrentEncoderDecoder) -> list[Tensor]:
@@ -292,7 +292,7 @@ def test_a_target_is_unrolled_in_one(cell: Cell, attention: str) -> None:
 
 
 @pytest.mark.parametrize("attention", ["bahdanau", "luong-concat"])
-def test_gradients_can_be_asked_for_in_parts_and_twice(attention: str) -> None:
+def test_gradients_of_subsets_and_repeated_backward(attention: str) -> None:
     model = small("gru", attention)
     total = weighted([model.states(SOURCE, TARGET)])
     own = "decoder.stack.network.weight_hh_l0"
@@ -305,7 +305,7 @@ def test_gradients_can_be_asked_for_in_parts_and_twice(attention: str) -> None:
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_what_is_unrolled_in_one(attention: str) -> None:
+def test_which_models_are_unrolled_in_one_operator(attention: str) -> None:
     model = small("gru", attention)
     assert taken(model)
     with watch(model):
@@ -316,7 +316,7 @@ def test_what_is_unrolled_in_one(attention: str) -> None:
         assert not taken(model)
 
 
-def test_a_query_that_is_hooked_is_not_unrolled_in_one() -> None:
+def test_a_hooked_query_is_not_unrolled_in_one_operator() -> None:
     model = small("gru")
     model.decoder.attention.score.query_projection.register_forward_hook(lambda *_: None)
     assert not taken(model)
@@ -324,7 +324,7 @@ def test_a_query_that_is_hooked_is_not_unrolled_in_one() -> None:
 
 @pytest.mark.parametrize("attention", ["none", *ATTENTIONS])
 @pytest.mark.parametrize("cell", CELLS)
-def test_search_finds_what_float64_finds(cell: Cell, attention: str) -> None:
+def test_search_matches_float64(cell: Cell, attention: str) -> None:
     model = small(cell, attention).eval()
     options, limits = SearchOptions(beam=3, nbest=2), torch.tensor([8, 3, 5, 9])
     found = []
@@ -337,7 +337,7 @@ def test_search_finds_what_float64_finds(cell: Cell, attention: str) -> None:
         assert quick.score == pytest.approx(exact.score, abs=1e-5)
 
 
-def test_rows_read_in_c_what_they_would_read_alone() -> None:
+def test_rows_in_c_do_not_depend_on_the_batch() -> None:
     model = small("gru").eval()
     rows = SourceRows.of(torch.tensor([3, 0, 3, 1]), 4)
     attention = model.decoder.attention
@@ -367,8 +367,8 @@ def test_threads_share_the_rows(attention: str) -> None:
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_second_derivatives_of_what_runs_in_one(attention: str) -> None:
-    """They were refused. Compared with differences of float64 gradients along one direction."""
+def test_second_derivatives_of_loop_operators(attention: str) -> None:
+    """Compared with finite differences of float64 gradients along one direction."""
     model = small("gru", attention)
     assert taken(model)
     wide, tangent = copy.deepcopy(model).double(), torch.randn(40, 11, dtype=torch.float64)
@@ -390,8 +390,8 @@ def test_second_derivatives_of_what_runs_in_one(attention: str) -> None:
     assert float((found * tangent).sum()) == pytest.approx(expected, rel=1e-3)
 
 
-def test_step_by_step_gradients_are_not_differentiated_again() -> None:
-    """They were wrong without a message."""
+def test_second_derivatives_of_stepwise_loops_raise() -> None:
+    """They would be wrong."""
     model = small("gru").double()
     total = weighted([model.states(SOURCE, TARGET)])
     learnt = [model.source_embedding.weight, model.target_embedding.weight]
@@ -399,7 +399,7 @@ def test_step_by_step_gradients_are_not_differentiated_again() -> None:
         torch.autograd.grad(total, learnt, create_graph=True)
 
 
-def test_forward_mode_gradients_go_step_by_step() -> None:
+def test_forward_mode_gradients_use_stepwise_loops() -> None:
     model = small("gru")
     weight = model.target_embedding.weight
     with torch.autograd.forward_ad.dual_level():

@@ -1,4 +1,4 @@
-"""Attention of short sequences in C, against the plain formula in double precision."""
+"""Attention of short sequences in C, against the plain formula in float64."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ LEAST = short._LEAST
 
 @pytest.fixture(autouse=True)
 def _small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests are small; C would leave them to PyTorch's kernel."""
+    """Most test cases are below the size from which C is used."""
     monkeypatch.setattr(short, "_LEAST", 1)
 
 
@@ -36,7 +36,7 @@ SHAPES = [
 
 
 def _projected(batch: int, length: int, heads: int, width: int) -> Tensor:
-    """``[B, H, L, D]`` as projections leave it."""
+    """``[B, H, L, D]`` in the memory layout of projections."""
     made = torch.randn(batch, length, heads * width)
     return made.view(batch, length, heads, width).transpose(1, 2).detach().requires_grad_()
 
@@ -79,7 +79,7 @@ def test_contexts_and_gradients(shape: tuple[int, ...], kind: str, is_causal: bo
         torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
 
 
-def test_it_is_what_multi_head_attention_takes_and_gives_the_same(
+def test_multi_head_attention_uses_it_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.manual_seed(0)
@@ -107,7 +107,7 @@ def test_it_is_what_multi_head_attention_takes_and_gives_the_same(
         assert_near(one, other, terms=16 * 9)
 
 
-def test_small_work_is_left_to_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_inputs_use_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short, "_LEAST", LEAST)
     for batch, heads, length, width, ours in (
         (1, 4, 16, 8, False),
@@ -123,7 +123,7 @@ def test_small_work_is_left_to_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) 
         )
 
 
-def test_not_with_dropout_nor_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_used_with_dropout_or_watching(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError("called")
 
@@ -137,7 +137,7 @@ def test_not_with_dropout_nor_watched(monkeypatch: pytest.MonkeyPatch) -> None:
         layer(given, given)
 
 
-def test_threads_change_nothing() -> None:
+def test_results_do_not_depend_on_threads() -> None:
     torch.manual_seed(1)
     query, key, value = (_projected(40, 20, 4, 16) for _ in range(3))
     before, found = torch.get_num_threads(), []
@@ -153,7 +153,7 @@ def test_threads_change_nothing() -> None:
         assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
 
 
-def test_what_is_not_a_number_shows_and_stays_with_its_own() -> None:
+def test_nan_stays_in_its_entry() -> None:
     query, key, value = (torch.randn(2, 1, 4, 8) for _ in range(3))
     query[0, 0, 2, 3] = float("nan")
     context = attend(query, key, value)
@@ -161,7 +161,7 @@ def test_what_is_not_a_number_shows_and_stays_with_its_own() -> None:
     assert context.isnan().sum() == 8
 
 
-def test_operations_are_counted_as_those_of_pytorchs_kernel(
+def test_operations_are_counted_like_pytorchs_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts = []

@@ -1,5 +1,5 @@
-"""What search does in C: one query a row over steps that stay where they are, and the best of long
-rows; against the plain forms in float64, and against searches that do without."""
+"""Search in C: one query per row over steps read in place, and top-k of long rows. Compared with
+the plain references in float64, and with searches without compiled code."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +51,7 @@ def made(rows: list[int], positions: list[int], groups: int, width: int, value: 
     ("heads", "groups", "width", "value"),
     [(1, 1, 1, 1), (2, 2, 4, 3), (4, 2, 32, 32), (6, 1, 17, 40), (8, 8, 64, 64)],
 )
-def test_reading_is_softmax_attention(
+def test_reading_matches_softmax_attention(
     heads: int, groups: int, width: int, value: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel, "_SMALL", 0)
@@ -88,7 +88,7 @@ def test_reading_is_softmax_attention(
 
 
 @compiled
-def test_scores_that_are_far_apart_and_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_and_distant_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = made([1], [5], 1, 1, 1)
     parts.parts[0][0].copy_(torch.tensor([-3e30, -200.0, 0.0, 88.0, 90.0]).view(1, 5, 1, 1))
     index = torch.zeros(1, 5, dtype=torch.long)
@@ -98,7 +98,7 @@ def test_scores_that_are_far_apart_and_large(monkeypatch: pytest.MonkeyPatch) ->
     torch.testing.assert_close(found.double().item(), expected.item(), rtol=1e-6, atol=1e-7)
 
 
-def test_what_does_not_fit_is_said() -> None:
+def test_wrong_shapes_raise() -> None:
     parts = made([2], [3], 1, 4, 4)
     if kernel.library() is None:
         pytest.skip("there is no compiler")
@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_said() -> None:
 @pytest.mark.parametrize("shape", [(5, 7), (3, 127), (3, 128), (4, 1000), (9, 8000), (1, 40_003)])
 @pytest.mark.parametrize("k", [1, 2, 6])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_best_are_those_of_the_plain_form(
+def test_top_k_matches_the_reference(
     shape: tuple[int, int], k: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tops, "_SMALL", 0)
@@ -145,7 +145,7 @@ def test_the_best_are_those_of_the_plain_form(
 
 
 @compiled
-def test_what_is_no_number_stays_none() -> None:
+def test_nan_gives_nan() -> None:
     logits = torch.zeros(3, 300)
     logits[0, 7], logits[1, 9] = torch.nan, torch.inf
     found = best(logits, 2, 4)
@@ -158,7 +158,7 @@ def test_what_is_no_number_stays_none() -> None:
 
 
 @compiled
-def test_total_is_exact_where_one_is_far_above() -> None:
+def test_total_is_exact_with_a_dominant_logit() -> None:
     logits = torch.full((1, 50), 0.0)
     logits[0, 3] = 20.0
     exact = logits.double().log_softmax(1)[:, 3]
@@ -171,7 +171,7 @@ def test_total_is_exact_where_one_is_far_above() -> None:
 @compiled
 @pytest.mark.parametrize("key_heads", [4, 2])
 @pytest.mark.parametrize("rotary", [False, True])
-def test_heads_read_steps_as_they_read_memory(key_heads: int, rotary: bool) -> None:
+def test_heads_read_steps_like_memory(key_heads: int, rotary: bool) -> None:
     positions = Rotary(8) if rotary else None
     heads = MultiHeadAttention(32, 4, key_heads=key_heads, positions=positions).eval()
     caches_of = LayerCaches(1, 3, in_place=True)
@@ -195,7 +195,7 @@ def test_heads_read_steps_as_they_read_memory(key_heads: int, rotary: bool) -> N
     torch.testing.assert_close(part, masked, rtol=1e-5, atol=1e-5)
 
 
-def test_what_adds_to_scores_reads_what_is_gathered() -> None:
+def test_score_biases_use_gathered_keys() -> None:
     heads = MultiHeadAttention(8, 2, positions=ALiBi(2)).eval()
     parts, inputs = Steps(), torch.randn(2, 6, 8)
     parts.append(*heads.remember(inputs))
@@ -205,7 +205,7 @@ def test_what_adds_to_scores_reads_what_is_gathered() -> None:
 
 
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the compiled forms away."""
+    """Disable compiled code."""
     monkeypatch.setattr(fused_forms, "can_step", lambda like: False)
     monkeypatch.setattr(tops, "library", lambda: None)
 
@@ -236,7 +236,7 @@ def translator(**settings: Any) -> tuple[Transformer, Source]:
         SearchOptions(sample=True, nbest=3, seed=5, top_k=20),
     ],
 )
-def test_searches_find_the_same_with_and_without(
+def test_searches_match_without_compiled_code(
     pre_norm: bool, options: SearchOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, source = translator(pre_norm=pre_norm)
@@ -263,7 +263,7 @@ def test_searches_find_the_same_with_and_without(
 
 
 @compiled
-def test_a_state_that_was_chosen_from_goes_on_by_itself() -> None:
+def test_a_selected_state_is_independent() -> None:
     model, source = translator()
     tokens = [torch.randint(4, 300, (4,)) for _ in range(3)]
     state = searched(model).start(source)
@@ -285,7 +285,7 @@ def test_a_state_that_was_chosen_from_goes_on_by_itself() -> None:
 
 @compiled
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_a_language_model_goes_on_from_its_prompt(positions: str) -> None:
+def test_a_language_model_continues_its_prompt(positions: str) -> None:
     settings = GptSettings(layers=2, hidden_size=16, heads=2, max_length=64, positions=positions)  # type: ignore[arg-type]
     model = Gpt(settings, 50).eval()
     tokens = torch.randint(4, 50, (3, 40))
@@ -300,7 +300,7 @@ def test_a_language_model_goes_on_from_its_prompt(positions: str) -> None:
 
 
 @pytest.mark.parametrize("firsts", [None, torch.tensor([2, 0, 4])])
-def test_without_a_compiler_steps_are_read_by_the_formula(
+def test_steps_use_the_formula_without_a_compiler(
     firsts: Tensor | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, query = made([3] * 6, [1] * 6, 2, 4, 4), torch.randn(3, 4, 4)
@@ -310,22 +310,22 @@ def test_without_a_compiler_steps_are_read_by_the_formula(
     assert_near(parts.read(query, index, lengths, 0.5, firsts), found, terms=6)
 
 
-def test_autocast_and_other_types_take_the_plain_way() -> None:
+def test_autocast_and_other_dtypes_use_the_formula() -> None:
     assert not can_step(torch.zeros(1, dtype=torch.float64))
     with torch.autocast("cpu", torch.bfloat16):
         assert not can_step(torch.zeros(1))
 
 
 @compiled
-def test_a_step_of_several_positions_is_given_with_room_for_a_mask() -> None:
+def test_steps_of_several_positions_are_gathered_for_a_mask() -> None:
     (cache,) = LayerCaches(1, 2, in_place=True)
     memory = cache.append(Memory(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4)))
     assert isinstance(memory, Memory)
     assert memory.key.shape == (2, 1, 3, 4)
 
 
-def test_steps_are_read_with_gradients_where_these_are_wanted() -> None:
-    """C read them without: the query's gradient was missing."""
+def test_steps_have_gradients_if_required() -> None:
+    """C has no gradients, so the query's gradient would be missing."""
     layer, hidden = MultiHeadAttention(16, heads=4), torch.randn(3, 5, 16)
     memory, steps = layer.remember(hidden, hidden), Steps()
     steps.append(*memory)
@@ -338,8 +338,8 @@ def test_steps_are_read_with_gradients_where_these_are_wanted() -> None:
     assert_near(found[0], found[1], terms=16)
 
 
-def test_a_step_with_gradients_is_done_by_the_modules() -> None:
-    """The fused step gave logits without gradients, if the search had begun without."""
+def test_steps_with_gradients_are_not_fused() -> None:
+    """Also if the search began without gradients."""
     model = Gpt(GptSettings(layers=2, hidden_size=16, heads=2, max_length=8), 11).eval()
     tokens, weight = torch.tensor([[2, 3], [4, 5]]), model.embedding.weight
     state = searched(model).start(tokens)
@@ -353,7 +353,7 @@ def test_a_step_with_gradients_is_done_by_the_modules() -> None:
 
 
 @compiled
-def test_searches_by_the_models_own_methods_read_in_place_too() -> None:
+def test_models_own_searches_read_in_place() -> None:
     class Own(Transformer):
         """Searched by its own methods, as every subclass."""
 
