@@ -178,7 +178,7 @@ def test_what_cannot_be_served_is_one_line(folder: Path) -> None:
         port = str(taken.getsockname()[1])
         # Before anything is loaded.
         assert refused(folder, "absent", "--port", port).startswith(f"port {port} is in use")
-    assert "no such folder" in refused(folder, "absent", "--port", "0")
+    assert "the folder does not exist" in refused(folder, "absent", "--port", "0")
     assert "it is a file" in refused(folder, "run/recipe.toml", "--port", "0")
     assert "no run.json" in refused(folder, ".", "--port", "0")
     assert "are unknown; give them: --languages" in refused(folder, "nameless", "--port", "0")

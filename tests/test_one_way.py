@@ -92,7 +92,7 @@ def test_an_ensemble_needs_one_vocabulary(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
+    with pytest.raises(UserError, match="the folder does not exist"):
         heedful.load(tmp_path / "absent")
     with pytest.raises(UserError, match=r"has no run\.json"):
         heedful.load(tmp_path)

@@ -220,7 +220,7 @@ def test_retry_after_is_when_there_is_room() -> None:
     go_on = threading.Event()
     engine = Engine(queue=10)
     try:
-        engine._note_pace(8.0 * 5)  # about eight seconds a request
+        engine._update_pace(8.0 * 5)  # about eight seconds a request
         pace = engine._pace
         held = [engine.run(lambda: go_on.wait(20)) for _ in range(10)]
         for count in range(1, 4):

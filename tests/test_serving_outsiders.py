@@ -18,7 +18,7 @@ from heedful.serving import Limits, Served, make_application
 from heedful.serving.admission import host_names, is_loopback
 from heedful.serving.errors import RefusedError
 from heedful.serving.keys import Keys, new_key
-from heedful.serving.request_parsing import _json, check_fields, checked_lists
+from heedful.serving.request_parsing import _json, check_fields, check_lists
 from heedful.tasks.translation.libretranslate import TranslateRequest
 from serving_help import running, serving, translator
 from test_serving_limits import error_of, later, until
@@ -185,7 +185,7 @@ def test_long_bodies_without_a_key_share_little_room(keys: tuple[Path, str]) -> 
         outermost = application.middleware_stack.app  # type: ignore[union-attr]
         while type(outermost).__name__ != "Middleware":
             outermost = outermost.app
-        until(lambda: outermost._room.left < 40_000)
+        until(lambda: outermost._body_budget.remaining < 40_000)
         body = json.dumps({**GIVEN, "api_key": key, "q": "a" * 150_000})
         answer = httpx.post(f"{address}/translate", content=body, headers=JSON)
         assert error_of(answer)[0] == 429
@@ -198,7 +198,7 @@ def test_long_bodies_without_a_key_share_little_room(keys: tuple[Path, str]) -> 
         assert httpx.post(f"{address}/translate", content=body, headers=head).status_code == 400
         for one in held:
             one.socket.close()
-        until(lambda: outermost._room.left == 300_000)
+        until(lambda: outermost._body_budget.remaining == 300_000)
         assert httpx.post(f"{address}/translate", content=body, headers=JSON).status_code == 400
 
 
@@ -295,15 +295,15 @@ def test_a_million_wrong_values_are_seen_at_once() -> None:
     """One of them is looked at by pydantic, whose list of errors would have a million entries."""
     many: list[Any] = ["a", *[1] * 900_000]
     for wrong in (many, [[1]] * 300_000, [None, "a"], ["a", {}]):
-        fields = checked_lists({**GIVEN, "q": wrong}, 1_000_000)
+        fields = check_lists({**GIVEN, "q": wrong}, 1_000_000)
         assert len(fields["q"]) == 1
         with pytest.raises(RefusedError, match="q: input should be a text or a list of texts"):
             check_fields(TranslateRequest, fields)
     with pytest.raises(RefusedError, match="900,001 texts; the maximum per request is 1,000"):
-        checked_lists({"q": many}, 1_000)
+        check_lists({"q": many}, 1_000)
     with pytest.raises(RefusedError, match="200 fields; the maximum is 100"):
-        checked_lists({str(i): "a" for i in range(200)}, 1_000)
-    assert checked_lists({"q": ["a", "b"], "n": 5}, 2) == {"q": ["a", "b"], "n": 5}
+        check_lists({str(i): "a" for i in range(200)}, 1_000)
+    assert check_lists({"q": ["a", "b"], "n": 5}, 2) == {"q": ["a", "b"], "n": 5}
 
 
 def test_a_body_of_many_lists_starts_no_garbage_collection() -> None:
@@ -344,10 +344,10 @@ def test_a_new_key_after_a_line_without_an_end(keys: tuple[Path, str]) -> None:
     path, first = keys
     path.write_text(path.read_text().rstrip("\n"))
     second = new_key(path)
-    assert all(Keys.read(path).holds(key) for key in (first, second))
+    assert all(Keys.read(path).is_valid(key) for key in (first, second))
     path.write_text(f"# a comment\n{path.read_text()}")
     third = new_key(path)
-    assert all(Keys.read(path).holds(key) for key in (first, second, third))
+    assert all(Keys.read(path).is_valid(key) for key in (first, second, third))
     assert "\n\n" not in path.read_text()
 
 

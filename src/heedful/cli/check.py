@@ -85,9 +85,9 @@ def _check(options: Check) -> None:
     counts: Counter[str] = Counter()
     serious = with_findings = 0
     for _, findings in check_units(units, _rules(options, units), options.max_length):
-        kept = [one for one in findings if not options.only or one.check in options.only]
-        with_findings += bool(kept)
-        for one in kept:
+        shown = [one for one in findings if not options.only or one.check in options.only]
+        with_findings += bool(shown)
+        for one in shown:
             counts[one.check] += 1
             serious += one.serious
             if options.json:

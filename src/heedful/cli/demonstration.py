@@ -51,7 +51,7 @@ def demonstrate(
     _show_samples(corpus.test, translations, echo)
     echo("4. Attention")
     _draw(_most_reordered(corpus.test, translations), out, echo)
-    _what_next(source, target, out, echo)
+    _show_next_steps(source, target, out, echo)
     references = [pair.target for pair in corpus.test]
     score = bleu([translation.text for translation in translations], references)
     print(f"BLEU={score:.2f}", flush=True)
@@ -144,7 +144,7 @@ def _draw(translation: Translation, out: Path, echo: Any) -> None:
     echo(f"   plotted in {out / 'alignment.svg'} and .png", markup=False)
 
 
-def _what_next(source: str, target: str, out: Path, echo: Any) -> None:
+def _show_next_steps(source: str, target: str, out: Path, echo: Any) -> None:
     run = out / "run"
     echo("5. Next steps", markup=False)
     echo(f'   echo "…" | heedful translate {run}', markup=False)

@@ -24,7 +24,7 @@ Examples:
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
-Run = Annotated[Path, typer.Argument(help="The folder of a run that translates.")]
+Run = Annotated[Path, typer.Argument(help="The folder of a translation run.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
 
@@ -32,7 +32,9 @@ Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 def search(
     run: Run,
     text: Annotated[str, typer.Argument(help="Part of a source or a translation, in any case.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The most units to show.")] = 10,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Maximum number of units to show.")
+    ] = 10,
     as_json: Json = False,
 ) -> None:
     """Show units that contain a text.
@@ -41,7 +43,7 @@ def search(
 
         heedful memory search runs/en-de "Open the file"
     """
-    for entry in _opened(run).search(text, limit):
+    for entry in _open_memory(run).search(text, limit):
         if as_json:
             print(json.dumps(entry._asdict(), ensure_ascii=False))
         else:
@@ -67,7 +69,7 @@ def add(
 
     if not source.strip() or not target.strip():
         raise UserError("a unit needs a source and a translation; one of them is empty")
-    memory = _opened(run, make=True)
+    memory = _open_memory(run, make=True)
     memory.add(Entry(source, target, context))
     _save(run, memory)
 
@@ -94,7 +96,7 @@ def import_file(
     from heedful.tasks.pairs.run import open_pair_run
 
     data = open_pair_run(run).recipe.data
-    memory = _opened(run, make=True)
+    memory = _open_memory(run, make=True)
     units = list(read_units(file, source=source or data.source, target=target or data.target))
     done = [unit for unit in units if unit.is_done and unit.target.strip()]
     for unit in done:
@@ -116,7 +118,7 @@ def export(
     """
     from heedful.basics.files import atomic_file
 
-    memory = _opened(run)
+    memory = _open_memory(run)
     with atomic_file(output) as file:
         for entry in memory:
             file.write(f"{_line(entry.source)}\t{_line(entry.target)}\n".encode())
@@ -131,7 +133,7 @@ def stats(run: Run, as_json: Json = False) -> None:
 
         heedful memory stats runs/en-de
     """
-    found = _opened(run).statistics()
+    found = _open_memory(run).statistics()
     if as_json:
         print(json.dumps(found))
         return
@@ -139,7 +141,7 @@ def stats(run: Run, as_json: Json = False) -> None:
         print(f"{name.replace('_', ' ')}\t{count:,}")
 
 
-def _opened(run: Path, make: bool = False) -> "Memory":
+def _open_memory(run: Path, make: bool = False) -> "Memory":
     from heedful.data.memory import Memory
     from heedful.tasks.pairs.run import open_pair_run
 

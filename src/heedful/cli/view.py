@@ -125,7 +125,7 @@ def _open(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
     from heedful.inference import Trace
     from heedful.interop.ctranslate2_facts import is_export
     from heedful.serving.loading import load_all
-    from heedful.serving.served import names_of
+    from heedful.serving.served import unique_names
 
     files = [place for place in places if place.suffix == _TRACE]
     runs = [place for place in places if place.suffix != _TRACE]
@@ -137,7 +137,7 @@ def _open(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
             )
     traces = {
         name.removesuffix(_TRACE): Trace.load(file)
-        for file, name in zip(files, names_of(files), strict=True)
+        for file, name in zip(files, unique_names(files), strict=True)
     }
     models = load_all(runs, [], several=True, checkpoint=checkpoint, device=device)
     return _Opened(models, traces)

@@ -16,13 +16,13 @@ from heedful.serving import endpoints
 from heedful.serving import traces as traced
 from heedful.serving.admission import Admission
 from heedful.serving.engine import Engine
-from heedful.serving.errors import error_answer
+from heedful.serving.errors import error_response
 from heedful.serving.handling import RequestHandler
 from heedful.serving.keys import Keys
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
 from heedful.serving.middleware import Middleware, State
-from heedful.serving.openapi import answers
+from heedful.serving.openapi import response_schemas
 from heedful.serving.page import add_page
 from heedful.serving.served import Served, ServedModels
 
@@ -61,9 +61,9 @@ def make_application(
         queue=limits.queue,
         gather=limits.gather_ms / 1000,
         job_time=limits.job_time,
-        observe=metrics.slice,
+        observe=metrics.observe_slice,
     )
-    metrics.show_waiting(lambda: engine.waiting)
+    metrics.add_waiting_gauge(lambda: engine.waiting)
     handler = RequestHandler(
         ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences
     )
@@ -118,11 +118,11 @@ def _make_app(engine: Engine) -> FastAPI:
 def _add_status(app: FastAPI, handler: RequestHandler) -> None:
     """Add ``/health`` and ``/metrics``."""
 
-    @app.get("/health", responses=answers(dict[str, str]))
+    @app.get("/health", responses=response_schemas(dict[str, str]))
     async def health() -> Response:
         """Whether the server accepts work."""
         if not handler.engine.alive:
-            return error_answer(503, "the engine is not running")
+            return error_response(503, "the engine is not running")
         return JSONResponse({"status": "ok"})
 
     @app.get("/metrics", include_in_schema=False)
@@ -134,4 +134,4 @@ def _add_status(app: FastAPI, handler: RequestHandler) -> None:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_answer(error.status_code, error.detail, dict(error.headers or {}))
+    return error_response(error.status_code, error.detail, dict(error.headers or {}))

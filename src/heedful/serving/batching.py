@@ -8,35 +8,35 @@ from heedful.inference import Translation
 from heedful.serving.jobs import Texts
 from heedful.serving.scheduling import Scheduler
 
-Taken = Sequence[tuple[Texts, int, int]]
-"""For each item: its work, the item's index, and its cost in tokens."""
-# Further items of requests that are already in the search join it when 1/8 of its room is free.
+Items = Sequence[tuple[Texts, int, int]]
+"""For each item: its request, its index in the request, and its cost in tokens."""
+# More items of a request that is already in the search join when 1/8 of its tokens are free.
 _FREE_SHARE = 8
 
 
 class Clock(Protocol):
     """Measures slices of work."""
 
-    def start_slice(self, taken: Taken) -> None:
+    def start_slice(self, items: Items) -> None:
         """Record the start of a slice."""
         ...
 
 
 class RunningSearch:
-    """One search that items join while it runs. It is the supplier of texts for the search.
+    """A search that items can join while it runs (continuous batching).
 
     Args:
-        scheduler: the waiting works.
-        head: the first work; the items of works with the same key join.
+        scheduler: the queue of requests.
+        head: the first request; items of requests with the same key join.
         clock: measures the slices.
     """
 
     def __init__(self, scheduler: Scheduler, head: Texts, clock: Clock) -> None:
         self._scheduler, self._head, self._clock = scheduler, head, clock
-        self._room = head.translator.batch_tokens
-        self._held = self._count = 0
+        self._max_tokens = head.translator.batch_tokens
+        self._tokens = self._next_key = 0
         self._items: dict[int, tuple[Texts, int, int]] = {}  # not finished
-        self._searched: set[int] = set()
+        self._active: set[int] = set()
 
     def run(self) -> None:
         """Search until all items are done; if the search fails, translate each item alone."""
@@ -59,29 +59,29 @@ class RunningSearch:
 
     def next(self) -> list[tuple[int, str]]:
         """The items that join the search now."""
-        held = len(self._searched)
+        active = len(self._active)
         first = self._scheduler.first()
         if not isinstance(first, Texts) or first.key != self._head.key:
             return []
-        free = self._room - self._held
+        free = self._max_tokens - self._tokens
         inside = any(work is first for work, _, _ in self._items.values())
-        if held and inside and free * _FREE_SHARE < self._room:
+        if active and inside and free * _FREE_SHARE < self._max_tokens:
             return []
-        taken = self._scheduler.take_items(self._head, free, first=not held)
-        if not taken:
+        items = self._scheduler.take_items(self._head, free, first=not active)
+        if not items:
             return []
-        entering = dict(enumerate(taken, start=self._count))
-        self._count += len(taken)
-        self._items.update(entering)
-        self._searched.update(entering)
-        self._held += sum(cost for _, _, cost in taken)
-        self._clock.start_slice(taken)
-        return [(key, work.part(item).text) for key, (work, item, _) in entering.items()]
+        joining = dict(enumerate(items, start=self._next_key))
+        self._next_key += len(items)
+        self._items.update(joining)
+        self._active.update(joining)
+        self._tokens += sum(cost for _, _, cost in items)
+        self._clock.start_slice(items)
+        return [(key, work.part(item).text) for key, (work, item, _) in joining.items()]
 
     def left(self, key: int) -> None:
-        """Release the room of an item that has left the search."""
-        self._searched.remove(key)
-        self._held -= self._items[key][2]
+        """Release the tokens of an item that has left the search."""
+        self._active.remove(key)
+        self._tokens -= self._items[key][2]
         if not self.wanted(key):
             del self._items[key]
 
@@ -90,25 +90,25 @@ class RunningSearch:
         return not self._items[key][0].future.done()
 
 
-def translate_items(taken: Sequence[tuple[Texts, int]]) -> None:
+def translate_items(items: Sequence[tuple[Texts, int]]) -> None:
     """Translate a batch of items; if it fails, each alone, so that only the item at fault fails."""
-    taken = [(work, item) for work, item in taken if not work.future.done()]
-    if not taken:
+    items = [(work, item) for work, item in items if not work.future.done()]
+    if not items:
         return
-    first = taken[0][0]
-    texts = [work.part(item).text for work, item in taken]
+    first = items[0][0]
+    texts = [work.part(item).text for work, item in items]
     try:
         found = first.translator.translate(
             texts, options=first.options, alignments=first.alignments
         )
     except BaseException as error:  # noqa: BLE001 - other requests must not fail
-        if len(taken) == 1:
+        if len(items) == 1:
             first.fail(error)
             return
-        for one in taken:
+        for one in items:
             translate_items([one])
         return
-    for (work, item), translation in zip(taken, found, strict=True):
+    for (work, item), translation in zip(items, found, strict=True):
         _finish(work, item, translation)
 
 
@@ -136,26 +136,26 @@ class SliceClock:
         pace: Callable[[float], None],
     ) -> None:
         self._observe, self._finished, self._pace = observe, finished, pace
-        self._began, self._spent = time.monotonic(), 0.0
-        self._before = finished()
-        self._taken: Taken = ()
+        self._start, self._seconds = time.monotonic(), 0.0
+        self._counted = finished()
+        self._slice: Items = ()
 
     def start(self) -> None:
         """Record that work begins after an idle time."""
-        self._began, self._taken = time.monotonic(), ()
+        self._start, self._slice = time.monotonic(), ()
 
-    def start_slice(self, taken: Taken) -> None:
+    def start_slice(self, items: Items) -> None:
         """Record the start of a slice, and the end of the one before."""
-        if self._taken:
+        if self._slice:
             self.end_slice()
-        self._taken = taken
+        self._slice = items
 
     def end_slice(self) -> None:
         """Record the end of a slice."""
-        now, count, taken = time.monotonic(), self._finished(), self._taken
-        seconds, self._began, self._taken = now - self._began, now, ()
-        self._spent += seconds
-        if count > self._before:
-            self._pace(self._spent / (count - self._before))
-            self._before, self._spent = count, 0.0
-        self._observe(len(taken), sum(cost for _, _, cost in taken), seconds)
+        now, count, items = time.monotonic(), self._finished(), self._slice
+        seconds, self._start, self._slice = now - self._start, now, ()
+        self._seconds += seconds
+        if count > self._counted:
+            self._pace(self._seconds / (count - self._counted))
+            self._counted, self._seconds = count, 0.0
+        self._observe(len(items), sum(cost for _, _, cost in items), seconds)

@@ -8,19 +8,19 @@ from starlette.types import Message, Receive
 from heedful.serving.errors import RefusedError
 from heedful.serving.limits import Limits
 
-_FREE = 64 << 10
+_UNCOUNTED = 64 << 10
 """Bytes of each body that do not count towards the total."""
 # After a refusal, up to this many bytes are read and discarded within this time, because many
 # clients read the response only after they have sent the whole body.
-_DRAINED = 16 << 20
+_MAX_DRAINED = 16 << 20
 _DRAIN_SECONDS = 2.0
 
 
-class Room:
+class BodyBudget:
     """The bytes left for long bodies of requests without a valid key in their headers."""
 
     def __init__(self, size: int) -> None:
-        self.left = size
+        self.remaining = size
 
 
 class Body:
@@ -30,14 +30,14 @@ class Body:
         receive: returns the parts of the body.
         headers: the headers of the request.
         limits: the limits on the size and the time of a body.
-        room: the shared limit on long bodies; None for a request with a valid key.
+        budget: the shared limit on long bodies; None for a request with a valid key.
     """
 
     def __init__(
-        self, receive: Receive, headers: Headers, limits: Limits, room: Room | None
+        self, receive: Receive, headers: Headers, limits: Limits, budget: BodyBudget | None
     ) -> None:
-        self.receive, self.limits, self.room = receive, limits, room
-        self.size = self._taken = 0
+        self.receive, self.limits, self.budget = receive, limits, budget
+        self.size = self._reserved = 0
         self.done = False
         """Whether all of it has been read."""
         length = headers.get("content-length", "")
@@ -64,7 +64,7 @@ class Body:
             raise RefusedError(408, "the request body did not arrive in time") from None
         if self.size > self.limits.body:
             raise self._too_long()
-        self._take_room()
+        self._reserve()
         return message
 
     async def drain(self) -> None:
@@ -73,7 +73,7 @@ class Body:
         If the client waits for ``100 Continue``, its body is not requested."""
         if self._not_sent and not self.size:
             return
-        most = self.size + _DRAINED
+        most = self.size + _MAX_DRAINED
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self.done and self.size < most:
@@ -81,11 +81,11 @@ class Body:
         except TimeoutError:
             pass
 
-    def give_back(self) -> None:
-        """Release the body's share of the room, once the request is answered."""
-        if self.room is not None:
-            self.room.left += self._taken
-            self._taken = 0
+    def release(self) -> None:
+        """Release the body's share of the budget, once the request is answered."""
+        if self.budget is not None:
+            self.budget.remaining += self._reserved
+            self._reserved = 0
 
     async def _next(self) -> Message:
         message = await self.receive()
@@ -97,16 +97,16 @@ class Body:
         most = f"{self.limits.body:,} bytes"
         return RefusedError(413, f"the request is too long; the maximum is {most}")
 
-    def _take_room(self) -> None:
-        if self.room is None:
+    def _reserve(self) -> None:
+        if self.budget is None:
             return
-        more = max(0, self.size - _FREE) - self._taken
-        if more > self.room.left:
+        more = max(0, self.size - _UNCOUNTED) - self._reserved
+        if more > self.budget.remaining:
             raise RefusedError(
                 429,
                 "too many long requests at once; try again later, or send the API key in a header "
                 "(Authorization: Bearer)",
                 retry_after=1,
             )
-        self.room.left -= more
-        self._taken += more
+        self.budget.remaining -= more
+        self._reserved += more

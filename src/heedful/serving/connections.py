@@ -69,9 +69,9 @@ class Connection(H11Protocol):
         if not waits:
             self._cancel("_head")
         elif self._head is None:
-            self._head = self.loop.call_later(self.limits.head_timeout, self._too_late)
+            self._head = self.loop.call_later(self.limits.head_timeout, self._head_timed_out)
 
-    def _too_late(self) -> None:
+    def _head_timed_out(self) -> None:
         if self.conn.trailing_data[0]:
             self._end(*_LATE)
         else:
@@ -94,6 +94,6 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def connections_of(limits: Limits) -> type[Connection]:
+def connection_class(limits: Limits) -> type[Connection]:
     """The connection class of a server with these limits."""
     return type("Connection", (Connection,), {"limits": limits})

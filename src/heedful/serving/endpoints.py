@@ -13,11 +13,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from heedful.basics.errors import UserError
 from heedful.serving.errors import RefusedError, log_failure
-from heedful.serving.handling import RequestHandler, refusal
+from heedful.serving.handling import RequestHandler, http_error
 from heedful.serving.jobs import EngineFailedError, TooLongError
-from heedful.serving.openapi import answers, body_of
-from heedful.serving.request_parsing import check_fields, check_input, texts_in
-from heedful.serving.responses import LINES, compressed, json_bytes
+from heedful.serving.openapi import request_body, response_schemas
+from heedful.serving.request_parsing import check_fields, check_input, collect_texts
+from heedful.serving.responses import LINES, compressed_response, json_bytes
 from heedful.serving.served import Served
 from heedful.tasks.endpoints import Endpoint, Line, ModelRequest, Route, Work, too_large
 from heedful.tasks.spec import TaskSpec, specs
@@ -59,7 +59,7 @@ def _add(
 ) -> None:
     async def answer(request: Request) -> Response:
         body = check_fields(endpoint.request, await handler.fields(request))
-        return await _answer(handler, spec, endpoint, request, body)
+        return await _handle(handler, spec, endpoint, request, body)
 
     router.add_api_route(
         f"/{endpoint.path}",
@@ -67,8 +67,10 @@ def _add(
         methods=["POST"],
         name=endpoint.path,
         description=endpoint.about,
-        openapi_extra=body_of(endpoint.request),
-        responses=answers(None, LINES) if endpoint.streams else answers(endpoint.response),
+        openapi_extra=request_body(endpoint.request),
+        responses=response_schemas(None, LINES)
+        if endpoint.streams
+        else response_schemas(endpoint.response),
     )
 
 
@@ -98,8 +100,8 @@ def _add_route(router: APIRouter, handler: RequestHandler, tag: str, route: Rout
         methods=["GET" if route.request is None else "POST"],
         name=getattr(route.answer, "__name__", route.path),
         description=(route.answer.__doc__ or "").strip(),
-        openapi_extra=None if route.request is None else body_of(route.request, forms=True),
-        responses=answers(route.response),
+        openapi_extra=None if route.request is None else request_body(route.request, forms=True),
+        responses=response_schemas(route.response),
         tags=[tag],
     )
 
@@ -107,13 +109,13 @@ def _add_route(router: APIRouter, handler: RequestHandler, tag: str, route: Rout
 def _add_predict(router: APIRouter, handler: RequestHandler) -> None:
     @router.post(
         "/predict/{model:path}",
-        openapi_extra=body_of(PredictRequest),
-        responses=answers(PredictResponse),
+        openapi_extra=request_body(PredictRequest),
+        responses=response_schemas(PredictResponse),
     )
     async def predict(model: str, request: Request) -> Response:
         """Predict with a model: one result for each input, such as a translation, label or tags."""
         body = check_fields(PredictRequest, await handler.fields(request, strings=False))
-        handler.check_texts(texts_in(body.inputs))
+        handler.check_texts(collect_texts(body.inputs))
         served = handler.models.choose(model)
         inputs = [
             served.spec.read_request(check_input(served.spec.input_type(), one, f"inputs.{place}"))
@@ -124,10 +126,10 @@ def _add_predict(router: APIRouter, handler: RequestHandler) -> None:
             return [one.to_json() for one in served.predictor.predict(inputs)]
 
         work = Work(lambda found: {"model": model, "results": found}, call=call)
-        return await _sent(handler, request, served, work)
+        return await _respond(handler, request, served, work)
 
 
-async def _answer(
+async def _handle(
     handler: RequestHandler,
     spec: TaskSpec,
     endpoint: Endpoint[Any],
@@ -148,11 +150,13 @@ async def _answer(
     except UserError as error:
         raise RefusedError(400, str(error)) from None
     if not endpoint.streams:
-        return await _sent(handler, request, model, work)
+        return await _respond(handler, request, model, work)
     return _stream(handler, handler.submit(request, model, work), work, lines, put)
 
 
-async def _sent(handler: RequestHandler, request: Request, model: Served, work: Work) -> Response:
+async def _respond(
+    handler: RequestHandler, request: Request, model: Served, work: Work
+) -> Response:
     found = await handler.wait(request, handler.submit(request, model, work))
     try:
         content = await asyncio.to_thread(lambda: json_bytes(work.finish(found)))
@@ -160,7 +164,7 @@ async def _sent(handler: RequestHandler, request: Request, model: Served, work: 
             raise too_large(work.most, work.hint)
     except UserError as error:
         raise RefusedError(400, str(error)) from None
-    return await compressed(request, content)
+    return await compressed_response(request, content)
 
 
 def _stream(
@@ -174,7 +178,7 @@ def _stream(
     future.add_done_callback(lambda _: put(None))
     until = asyncio.get_running_loop().time() + handler.limits.timeout
 
-    async def written() -> AsyncIterator[bytes]:
+    async def encoded_lines() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         try:
             while (line := await asyncio.wait_for(lines.get(), until - loop.time())) is not None:
@@ -183,11 +187,11 @@ def _stream(
         except TimeoutError:
             yield json_bytes({"error": handler.timed_out().message}) + b"\n"
         except (UserError, EngineFailedError, TooLongError) as error:
-            yield json_bytes({"error": refusal(error).message}) + b"\n"
+            yield json_bytes({"error": http_error(error).message}) + b"\n"
         except Exception as error:  # noqa: BLE001 - no detail may reach the client
             log_failure("a stream", error)
             yield json_bytes({"error": "internal server error"}) + b"\n"
         finally:
             future.cancel()
 
-    return StreamingResponse(written(), media_type="application/x-ndjson")
+    return StreamingResponse(encoded_lines(), media_type="application/x-ndjson")

@@ -1,9 +1,9 @@
 """The engine: one thread runs all models for all clients, in batches filled by tokens.
 
-The texts of a request are cut into items (lines, or parts of long lines). Items of several requests
-with the same model and search options share a batch; requests take turns item by item. A request
-that arrives during such a search joins it as soon as there is room. When other work is next in the
-queue, no further items join, and the search ends.
+The texts of a request are split into items (lines, or parts of long lines). Items of several
+requests with the same model and search options share a batch; requests take turns item by item. A
+request that arrives during such a search joins it as soon as there is room. When other work is next
+in the queue, no further items join, and the search ends.
 
 An exception of any class fails only the request that caused it. If the thread itself fails, the
 requests that it had started are answered with an error at once, and a new thread replaces it.
@@ -32,7 +32,7 @@ Observe = Callable[[int, int, float], None]
 """Called for each slice with items, tokens without padding, and seconds."""
 
 _LONGEST_RETRY = 60
-# Texts with more characters are cut in a separate thread, because this may take a second.
+# Texts with more characters are split in a separate thread, because this may take a second.
 _LONG = 5_000
 # If a thread fails within this many seconds, it is replaced after a pause of the same length.
 _PAUSE = 1.0
@@ -69,17 +69,17 @@ class Engine:
         self._observe = observe or (lambda items, tokens, seconds: None)
         self._scheduler = Scheduler()
         self._lock = threading.Lock()
-        self._open: dict[Future[Any], Texts | Job] = {}  # not yet answered
+        self._pending: dict[Future[Any], Texts | Job] = {}  # not yet answered
         self._finished = self._refused = 0
         self._pace = 0.1  # running mean of seconds per request
-        self._cutter = ThreadPoolExecutor(1, "heedful-cut")
+        self._splitter = ThreadPoolExecutor(1, "heedful-split")
         self._threads = torch.get_num_threads()
-        self._begin()
+        self._start_thread()
 
     @property
     def waiting(self) -> int:
         """The number of waiting and running requests."""
-        return len(self._open)
+        return len(self._pending)
 
     @property
     def alive(self) -> bool:
@@ -114,9 +114,9 @@ class Engine:
         Raises:
             QueueFullError: too many requests wait.
         """
-        usual = translator.options
-        work = Texts(translator, texts, options or usual, alignments, on_part, language)
-        self._take(work)
+        default = translator.options
+        work = Texts(translator, texts, options or default, alignments, on_part, language)
+        self._enqueue(work)
         return work.future
 
     def run(self, job: Callable[[], T], client: str = "") -> "Future[T]":
@@ -133,47 +133,47 @@ class Engine:
             QueueFullError: too many requests wait.
         """
         work = Job(job, client)
-        self._take(work)
+        self._enqueue(work)
         return work.future
 
     def close(self, seconds: float = 2.0) -> None:
         """Cancel all requests and stop the thread; wait at most ``seconds`` for running work."""
         self._scheduler.close()
         with self._lock:
-            works = list(self._open.values())
+            works = list(self._pending.values())
         for work in works:
             work.future.cancel()
-        self._cutter.shutdown(wait=False)
+        self._splitter.shutdown(wait=False)
         self._thread.join(seconds)
 
-    def _take(self, work: Texts | Job) -> None:
+    def _enqueue(self, work: Texts | Job) -> None:
         with self._lock:
-            if len(self._open) >= self.queue or self._scheduler.closed:
+            if len(self._pending) >= self.queue or self._scheduler.closed:
                 # A refused request finds room once as many requests have finished as were refused.
                 self._refused += 1
                 seconds = math.ceil(self._refused * self._pace)
                 raise QueueFullError(max(1, min(seconds, _LONGEST_RETRY)))
-            self._open[work.future] = work
-        work.future.add_done_callback(self._leave)
+            self._pending[work.future] = work
+        work.future.add_done_callback(self._on_done)
         if isinstance(work, Texts) and sum(map(len, work.texts)) > _LONG:
-            self._cutter.submit(self._cut, work)
+            self._splitter.submit(self._split, work)
         else:
             self._scheduler.add(work)
 
-    def _cut(self, work: Texts) -> None:
-        """Cut long texts in a separate thread, so that other requests do not wait."""
+    def _split(self, work: Texts) -> None:
+        """Split long texts in a separate thread, so that other requests do not wait."""
         work.prepare_or_fail()
         self._scheduler.add(work)
 
-    def _leave(self, future: "Future[Any]") -> None:
+    def _on_done(self, future: "Future[Any]") -> None:
         with self._lock:
-            del self._open[future]
+            del self._pending[future]
             self._finished += 1
             self._refused = max(0, self._refused - 1)
 
     # The engine's thread
 
-    def _begin(self) -> None:
+    def _start_thread(self) -> None:
         self._thread = threading.Thread(target=self._run, name="heedful-model", daemon=True)
         self._thread.start()
 
@@ -183,27 +183,27 @@ class Engine:
             self._serve()
         except BaseException as error:  # noqa: BLE001 - waiting requests must be answered
             log_failure("the engine's thread", error)
-            self._fail_begun()
+            self._fail_started()
             if time.monotonic() - began < _PAUSE:
                 time.sleep(_PAUSE)
-            self._begin()
+            self._start_thread()
 
-    def _fail_begun(self) -> None:
+    def _fail_started(self) -> None:
         """Fail the requests that the thread had started; the next thread serves the others."""
         with self._lock:
-            works = [work for work in self._open.values() if work.begun]
+            works = [work for work in self._pending.values() if work.started]
         for work in works:
             work.fail(EngineFailedError())
 
     def _serve(self) -> None:
         # Without this, libraries that PyTorch calls would use all cores in a new thread.
         torch.set_num_threads(self._threads)
-        clock = SliceClock(self._observe, lambda: self._finished, self._note_pace)
+        clock = SliceClock(self._observe, lambda: self._finished, self._update_pace)
         while (head := self._scheduler.wait()) is not None:
             clock.start()
             if isinstance(head, Job):
                 self._scheduler.take_job(head)
-                self._do(head)
+                self._run_job(head)
             else:
                 time.sleep(max(0.0, head.arrived + self.gather - time.monotonic()))
                 self._translate(head, clock)
@@ -222,26 +222,26 @@ class Engine:
             log_failure("a slice of work", error)
             head.fail(error)
 
-    def _do(self, job: Job) -> None:
-        """Run a job until its request is cancelled or its time is over."""
+    def _run_job(self, job: Job) -> None:
+        """Run a job until its request is cancelled or its time limit is reached."""
         until = time.monotonic() + self.job_time
 
-        def wanted() -> bool:
+        def should_continue() -> bool:
             too_long = time.monotonic() > until and not self._scheduler.empty
             return not job.future.done() and not too_long
 
-        job.begun = True
+        job.started = True
         try:
-            job.succeed(job.context.run(_cancellably, job.call, wanted))
+            job.succeed(job.context.run(_run_cancellable, job.call, should_continue))
         except CancelledWorkError:
             job.fail(TooLongError(self.job_time))
         except BaseException as error:  # noqa: BLE001 - the error belongs to the request
             job.fail(error)
 
-    def _note_pace(self, seconds: float) -> None:
+    def _update_pace(self, seconds: float) -> None:
         self._pace += 0.2 * (seconds - self._pace)
 
 
-def _cancellably(call: Callable[[], T], wanted: Callable[[], bool]) -> T:
-    with cancellable(wanted):
+def _run_cancellable(call: Callable[[], T], should_continue: Callable[[], bool]) -> T:
+    with cancellable(should_continue):
         return call()

@@ -7,8 +7,8 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 log = logging.getLogger("heedful.serving")
-_LONGEST = 60
-_MOST_PLACES = 8
+_MAX_LENGTH = 60
+_MAX_FRAMES = 8
 
 
 class RefusedError(Exception):
@@ -18,13 +18,15 @@ class RefusedError(Exception):
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after
 
-    def answer(self) -> JSONResponse:
+    def response(self) -> JSONResponse:
         """The HTTP response."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        return error_answer(self.status, self.message, headers)
+        return error_response(self.status, self.message, headers)
 
 
-def error_answer(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def error_response(
+    status: int, message: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
     """A response ``{"error": message}`` with a status."""
     return JSONResponse({"error": message}, status_code=status, headers=headers)
 
@@ -32,7 +34,7 @@ def error_answer(status: int, message: str, headers: dict[str, str] | None = Non
 def printable(value: Any) -> str:
     """A client's value for a message or a log: shortened, on one line, escaped, valid Unicode."""
     text = str(value)
-    short = text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")
+    short = text[:_MAX_LENGTH] + ("…" if len(text) > _MAX_LENGTH else "")
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape", "backslashreplace").decode()
         for one in short
@@ -41,5 +43,5 @@ def printable(value: Any) -> str:
 
 def log_failure(what: str, error: BaseException) -> None:
     """Log an internal error: class and traceback, but no message, which may contain a text."""
-    places = "".join(traceback.format_tb(error.__traceback__)[-_MOST_PLACES:])
+    places = "".join(traceback.format_tb(error.__traceback__)[-_MAX_FRAMES:])
     log.error("%s failed: %s\n%s", what, type(error).__name__, places.rstrip())

@@ -13,10 +13,10 @@ from heedful.inference import Translation
 from heedful.serving.engine import Engine, QueueFullError
 from heedful.serving.errors import RefusedError, log
 from heedful.serving.jobs import EngineFailedError, TooLongError
-from heedful.serving.keys import Keys, key_in_head
+from heedful.serving.keys import Keys, key_outside_body
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
-from heedful.serving.request_parsing import checked_lists, read_fields, require_unicode
+from heedful.serving.request_parsing import check_lists, check_unicode, read_fields
 from heedful.serving.served import Served, ServedModels
 from heedful.tasks.endpoints import Search, Work
 
@@ -63,14 +63,14 @@ class RequestHandler:
             RefusedError: 400, the fields cannot be read, or a list has too many values; 403, the
                 key is missing or wrong.
         """
-        key = key_in_head(request.scope)
+        key = key_outside_body(request.scope)
         if key is not None:
             self._check_key(key)
         fields = await read_fields(request)
         key_in_body = fields.pop("api_key", None)
         if key is None:
             self._check_key(key_in_body)
-        return checked_lists(fields, self.limits.texts, strings)
+        return check_lists(fields, self.limits.texts, strings)
 
     @property
     def needs_key(self) -> bool:
@@ -78,7 +78,7 @@ class RequestHandler:
         return self.keys is not None
 
     def _check_key(self, key: object) -> None:
-        if self.keys is not None and not self.keys.holds(key):
+        if self.keys is not None and not self.keys.is_valid(key):
             raise RefusedError(403, "a valid API key is required: api_key or a bearer token")
 
     def check_texts(self, texts: Sequence[str]) -> None:
@@ -94,8 +94,8 @@ class RequestHandler:
         if size > self.limits.characters:
             most = self.limits.characters
             raise RefusedError(400, f"{size:,} characters; the maximum per request is {most:,}")
-        require_unicode(texts)
-        self.metrics.characters(size)
+        check_unicode(texts)
+        self.metrics.count_characters(size)
         if self.log_texts:
             for text in texts:
                 log.info("text: %r", text)
@@ -120,7 +120,7 @@ class RequestHandler:
         """
         self._check_work(model, search)
         split = self.split_sentences if search.sentences is None else search.sentences
-        with _room():
+        with _refuse_if_full():
             return self.engine.translate(
                 model.predictor,
                 search.texts,
@@ -155,7 +155,7 @@ class RequestHandler:
 
         Raises:
             RefusedError: as `search` and `wait`.
-            ClientDisconnect: the client has left.
+            ClientDisconnect: the client has disconnected.
         """
         futures: list[Future[list[Translation]]] = []
         try:
@@ -173,15 +173,15 @@ class RequestHandler:
             RefusedError: 429, the queue is full.
         """
         client = request.client.host if request.client else ""
-        with _room():
+        with _refuse_if_full():
             return self.engine.run(job, client)
 
     async def wait(self, request: Request, future: "Future[T]") -> T:
         """Wait for a result; the work is cancelled if the client disconnects.
 
         Raises:
-            RefusedError: 400, the model refuses the input; 503, the engine failed; 504, the time is
-                over.
+            RefusedError: 400, the model refuses the input; 503, the engine failed; 504, the time
+                limit is reached.
             ClientDisconnect: the client has disconnected.
         """
         [answer] = await self.wait_all(request, [future])
@@ -190,38 +190,38 @@ class RequestHandler:
     async def wait_all(self, request: Request, futures: Sequence["Future[T]"]) -> list[T]:
         """Like `wait`, for several futures of one request."""
         answers = [asyncio.wrap_future(future) for future in futures]
-        left = asyncio.create_task(_left(request))
+        disconnected = asyncio.create_task(_disconnected(request))
         waiting: set[asyncio.Future[Any]] = set(answers)
         loop = asyncio.get_running_loop()
         until = loop.time() + self.limits.timeout
         try:
             while waiting:
                 done, _ = await asyncio.wait(
-                    {left, *waiting},
+                    {disconnected, *waiting},
                     timeout=max(0.0, until - loop.time()),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if not done:
                     raise self.timed_out()
-                if done == {left}:
+                if done == {disconnected}:
                     raise ClientDisconnect
                 waiting -= done
             if any(answer.cancelled() for answer in answers):
                 raise RefusedError(503, "the server is stopping", retry_after=5)
             return [answer.result() for answer in answers]
         except (UserError, EngineFailedError, TooLongError) as error:
-            raise refusal(error) from None
+            raise http_error(error) from None
         finally:
-            left.cancel()
+            disconnected.cancel()
             for answer in answers:
                 answer.cancel()
 
     def timed_out(self) -> RefusedError:
-        """The error of a request whose time is over."""
+        """The error of a request that reached the time limit."""
         return RefusedError(504, f"not finished within {self.limits.timeout:g} seconds")
 
 
-def refusal(error: UserError | EngineFailedError | TooLongError) -> RefusedError:
+def http_error(error: UserError | EngineFailedError | TooLongError) -> RefusedError:
     """The error of a request whose work failed in the engine."""
     if isinstance(error, UserError):
         return RefusedError(400, str(error))
@@ -231,7 +231,7 @@ def refusal(error: UserError | EngineFailedError | TooLongError) -> RefusedError
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _refuse_if_full() -> Iterator[None]:
     """Turn a full queue into a response with status 429."""
     try:
         yield
@@ -240,7 +240,7 @@ def _room() -> Iterator[None]:
         raise RefusedError(429, message, error.retry_after) from None
 
 
-async def _left(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     """Wait until the client disconnects; the body has been read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

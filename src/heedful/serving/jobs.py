@@ -43,7 +43,7 @@ class Job:
         self.context = contextvars.copy_context()
         self.future: Future[Any] = Future()
         self.arrived = time.monotonic()
-        self.begun = False
+        self.started = False
         """Whether the engine has started it."""
 
     def succeed(self, result: Any) -> None:
@@ -54,11 +54,11 @@ class Job:
     def fail(self, error: BaseException) -> None:
         """Set an error, unless the future is done."""
         with suppress(InvalidStateError):
-            self.future.set_exception(ordinary(error))
+            self.future.set_exception(as_exception(error))
 
 
 class Texts:
-    """The texts of one request, cut into items.
+    """The texts of one request, split into items.
 
     An item is a part of a text; items are numbered across all texts. Threads other than the
     engine's use only ``future``.
@@ -79,26 +79,26 @@ class Texts:
         self.future: Future[list[Translation]] = Future()
         self.arrived = time.monotonic()
         self.cuts: list[SplitText] | None = None
-        self._places: list[tuple[int, int]] = []
+        self._positions: list[tuple[int, int]] = []
         self._costs: list[int] = []
-        self._found: list[Translation | None] = []
+        self._translations: list[Translation | None] = []
         self._next = 0
-        self._left = 0
+        self._remaining = 0
 
     @property
     def key(self) -> tuple[int, SearchOptions, bool]:
-        """Works with the same key may share a batch."""
+        """Requests with the same key can share a batch."""
         return id(self.translator), self.options, self.alignments
 
     @property
     def prepared(self) -> bool:
-        """Whether the texts have been cut."""
+        """Whether the texts have been split."""
         return self.cuts is not None
 
     @property
     def has_more(self) -> bool:
-        """Whether items are left to take; true before the texts are cut."""
-        return not self.future.done() and (self.cuts is None or self._next < len(self._places))
+        """Whether items are left to take; true before the texts are split."""
+        return not self.future.done() and (self.cuts is None or self._next < len(self._positions))
 
     @property
     def next_cost(self) -> int:
@@ -106,12 +106,12 @@ class Texts:
         return self._costs[self._next]
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Whether an item has been taken."""
         return self._next > 0
 
     def prepare_or_fail(self) -> bool:
-        """Cut the texts if necessary, and return whether items are left to translate."""
+        """Split the texts if necessary, and return whether items are left to translate."""
         if not self.prepared and not self.future.done():
             try:
                 self.prepare()
@@ -120,8 +120,8 @@ class Texts:
         return self.has_more
 
     def prepare(self) -> None:
-        """Cut the texts; if they contain nothing to translate, they are the result."""
-        limit = self.translator.max_length - 1  # END takes one
+        """Split the texts. If there is nothing to translate, the result is set."""
+        limit = self.translator.max_length - 1  # one for END
         count = self.translator.token_counter(limit)
         failures = SentenceFailures()
         self.cuts = [
@@ -130,12 +130,12 @@ class Texts:
         failures.report(self.translator.notify)
         width = self.options.width
         for text, cut in enumerate(self.cuts):
-            self._places += [(text, part) for part in range(len(cut.parts))]
+            self._positions += [(text, part) for part in range(len(cut.parts))]
             self._costs += [(length + 1) * width for length in cut.lengths]
-        self._left = len(self._places)
-        self._found = [None] * self._left
-        if not self._left:
-            self._deliver()
+        self._remaining = len(self._positions)
+        self._translations = [None] * self._remaining
+        if not self._remaining:
+            self._set_result()
 
     def take(self) -> int:
         """Take the next item; returns its index."""
@@ -145,7 +145,7 @@ class Texts:
     def part(self, item: int) -> Part:
         """The text of an item, and the white space before it."""
         assert self.cuts is not None
-        text, part = self._places[item]
+        text, part = self._positions[item]
         return self.cuts[text].parts[part]
 
     def finish(self, item: int, translation: Translation) -> None:
@@ -153,22 +153,22 @@ class Texts:
         if self.future.done():
             return
         assert self.cuts is not None
-        self._found[item] = translation
-        self._left -= 1
+        self._translations[item] = translation
+        self._remaining -= 1
         if self.on_part is not None:
-            text, part = self._places[item]
+            text, part = self._positions[item]
             self.on_part(text, part, self.cuts[text], translation)
-        if not self._left:
-            self._deliver()
+        if not self._remaining:
+            self._set_result()
 
     def fail(self, error: BaseException) -> None:
         """Set an error, unless the future is done."""
         with suppress(InvalidStateError):
-            self.future.set_exception(ordinary(error))
+            self.future.set_exception(as_exception(error))
 
-    def _deliver(self) -> None:
+    def _set_result(self) -> None:
         assert self.cuts is not None
-        found = iter(self._found)
+        found = iter(self._translations)
         threshold = self.translator.link_threshold
         results = [
             join_translations(
@@ -183,6 +183,6 @@ class Texts:
             self.future.set_result(results)
 
 
-def ordinary(error: BaseException) -> Exception:
+def as_exception(error: BaseException) -> Exception:
     """The error as an ``Exception``; other exceptions would end the event loop that gets them."""
     return error if isinstance(error, Exception) else NativeError(type(error).__name__)

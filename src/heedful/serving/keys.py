@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from heedful.basics.errors import UserError
 
-_LONGEST = 256
+_MAX_LENGTH = 256
 
 
 class Keys:
@@ -50,10 +50,10 @@ class Keys:
             raise UserError(f"{path} has no key; create one with heedful serve --new-key {path}")
         return cls(entries)
 
-    def holds(self, key: object) -> bool:
+    def is_valid(self, key: object) -> bool:
         """Whether a key is valid. The time this takes does not depend on the key."""
         encoded = key.encode("utf-8", "replace") if isinstance(key, str) else b""
-        encoded = encoded[:_LONGEST]
+        encoded = encoded[:_MAX_LENGTH]
         found = False
         for salt, digest in self._entries:
             found |= hmac.compare_digest(_digest(salt, encoded), digest)
@@ -88,7 +88,7 @@ def new_key(path: Path, name: str = "key") -> str:
     return key
 
 
-def key_in_head(scope: Scope) -> str | None:
+def key_outside_body(scope: Scope) -> str | None:
     """The key of a request outside its body: a bearer token, or ``api_key`` in the query."""
     kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
     if kind.lower() == "bearer":

@@ -10,7 +10,7 @@ from heedful.basics.device import one_thread
 from heedful.basics.errors import UserError
 from heedful.basics.notices import once
 from heedful.interop.engines import heads_of, load_with_engine
-from heedful.serving.served import Served, names_of
+from heedful.serving.served import Served, unique_names
 from heedful.tasks.endpoints import plain_code
 from heedful.tasks.spec import spec_named
 
@@ -18,7 +18,7 @@ from heedful.tasks.spec import spec_named
 def load_all(
     runs: list[Path],
     languages: list[str],
-    asked: dict[str, Any] | None = None,
+    engine_options: dict[str, Any] | None = None,
     *,
     several: bool = False,
     **chosen: Any,
@@ -28,7 +28,7 @@ def load_all(
     Args:
         runs: folders of runs.
         languages: ``RUN=source:target`` for runs whose languages are not recorded.
-        asked: ``engine`` and ``quantization``, for tasks that support other inference engines.
+        engine_options: ``engine`` and ``quantization``, for tasks that support other engines.
         several: whether runs may lack languages or share them.
         chosen: device, precision, checkpoint.
 
@@ -43,9 +43,11 @@ def load_all(
         if any(spec_named(task).has_languages for task in own.values())
     ]
     given = _languages(pairs, languages)
-    with_engine = partial(load_with_engine, threads=torch.get_num_threads(), **(asked or {}))
+    with_engine = partial(
+        load_with_engine, threads=torch.get_num_threads(), **(engine_options or {})
+    )
     found: list[Served] = []
-    for path, name, own in zip(runs, names_of(runs), heads, strict=True):
+    for path, name, own in zip(runs, unique_names(runs), heads, strict=True):
         for head, task in own.items():
             spec = spec_named(task)
             # Only the engine's thread computes, so only it may create a thread pool.
@@ -62,24 +64,24 @@ def load_all(
             full = f"{name}/{head}" if len(own) > 1 else name
             found.append(Served(full, predictor, source, target, task))
     if not several:
-        _require_different(found, dict(zip(names_of(runs), runs, strict=True)))
+        _require_different(found, dict(zip(unique_names(runs), runs, strict=True)))
     return found
 
 
 def _require_different(models: list[Served], paths: dict[str, Path]) -> None:
     """Raise UserError if two models translate between the same languages."""
-    taken: dict[tuple[str, str], Path] = {}
+    used: dict[tuple[str, str], Path] = {}
     for one in models:
         if one.source is None or one.target is None:
             continue
         run = paths[one.name]
         pair = plain_code(one.source), plain_code(one.target)
-        if pair in taken:
+        if pair in used:
             raise UserError(
-                f"{taken[pair]} and {run} both translate {one.source} to {one.target}; remove one, "
+                f"{used[pair]} and {run} both translate {one.source} to {one.target}; remove one, "
                 f"or give it another code: --languages {run}={one.source}:{one.target}-x-2"
             )
-        taken[pair] = run
+        used[pair] = run
 
 
 def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]]:

@@ -50,7 +50,7 @@ class Metrics:
             "heedful_source_tokens", "Source tokens times beam", registry=self._registry
         )
 
-    def show_waiting(self, waiting: Callable[[], int]) -> None:
+    def add_waiting_gauge(self, waiting: Callable[[], int]) -> None:
         """Add a gauge for the number of waiting and running requests."""
         gauge = Gauge(
             "heedful_waiting_requests",
@@ -59,16 +59,16 @@ class Metrics:
         )
         gauge.set_function(waiting)
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
+    def count_response(self, path: str, status: int, seconds: float) -> None:
         """Count a response; ``path`` is the path of a route, never that of a client's request."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def characters(self, count: int) -> None:
+    def count_characters(self, count: int) -> None:
         """Count characters of texts in requests."""
         self._characters.inc(count)
 
-    def slice(self, items: int, tokens: int, seconds: float) -> None:
+    def observe_slice(self, items: int, tokens: int, seconds: float) -> None:
         """Count a slice of the engine's work."""
         if items:
             self._items.observe(items)

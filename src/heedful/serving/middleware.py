@@ -9,13 +9,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serving.admission import Admission
-from heedful.serving.bodies import Body, Room
-from heedful.serving.errors import RefusedError, error_answer, log, log_failure, printable
-from heedful.serving.keys import Keys, key_in_head
+from heedful.serving.bodies import Body, BodyBudget
+from heedful.serving.errors import RefusedError, error_response, log, log_failure, printable
+from heedful.serving.keys import Keys, key_outside_body
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
 
-CLIENT_LEFT = 499
+CLIENT_DISCONNECTED = 499
 """The status in metrics for requests whose client disconnected before the response."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -61,7 +61,7 @@ class Middleware:
     ) -> None:
         self.app, self.state, self.limits, self.metrics = app, state, limits, metrics
         self.admission, self.keys = admission, keys
-        self._room = Room(limits.bodies)
+        self._body_budget = BodyBudget(limits.bodies)
         self.log_requests = log_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,21 +71,21 @@ class Middleware:
             return
         began = time.monotonic()
         recorded, headers = _RecordingSend(send), Headers(scope=scope)
-        known = self.keys is not None and self.keys.holds(key_in_head(scope))
-        body = Body(receive, headers, self.limits, None if known else self._room)
+        has_key = self.keys is not None and self.keys.is_valid(key_outside_body(scope))
+        body = Body(receive, headers, self.limits, None if has_key else self._body_budget)
         self.state.active += 1
         try:
             refused = await self._serve(scope, headers, body, recorded)
-            if refused is not None and not recorded.begun:
+            if refused is not None and not recorded.started:
                 await body.drain()
                 if not body.done:
                     refused.headers["Connection"] = "close"
                 await refused(scope, receive, recorded)
         finally:
-            body.give_back()
+            body.release()
             self.state.active -= 1
             seconds = time.monotonic() - began
-            self.metrics.answered(_route(scope), recorded.status, seconds)
+            self.metrics.count_response(_route(scope), recorded.status, seconds)
             if self.log_requests:
                 path = printable(scope["path"])
                 log.info("%s %s %d %.0f ms", scope["method"], path, recorded.status, 1000 * seconds)
@@ -100,17 +100,17 @@ class Middleware:
             self.admission.check(scope["method"], headers)
             await self.app(scope, body, recorded)
         except RefusedError as refused:
-            return refused.answer()
+            return refused.response()
         except asyncio.CancelledError:
             if not self.state.stopping:
                 raise
-            # The time to finish is over, or a second signal was received.
-            return _STOPPING.answer()
+            # The grace period is over, or a second signal was received.
+            return _STOPPING.response()
         except ClientDisconnect:
-            recorded.status = CLIENT_LEFT
+            recorded.status = CLIENT_DISCONNECTED
         except Exception as error:  # noqa: BLE001 - no detail may reach the client
             log_failure(f"{scope['method']} {printable(scope['path'])}", error)
-            return error_answer(500, "internal server error")
+            return error_response(500, "internal server error")
         return None
 
 
@@ -119,12 +119,12 @@ class _RecordingSend:
 
     def __init__(self, send: Send) -> None:
         self.send = send
-        self.begun = False
+        self.started = False
         self.status = 500
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.begun = True
+            self.started = True
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():

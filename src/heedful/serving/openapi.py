@@ -13,7 +13,7 @@ class ErrorAnswer(BaseModel):
     error: str
 
 
-def body_of(kind: type[BaseModel], *, forms: bool = False) -> dict[str, Any]:
+def request_body(kind: type[BaseModel], *, forms: bool = False) -> dict[str, Any]:
     """The body of a request: JSON, and with ``forms`` also a form with the same fields."""
     schema = kind.model_json_schema()
     schema["properties"]["api_key"] = {"type": "string", "title": "Required if the server has keys"}
@@ -26,7 +26,9 @@ def body_of(kind: type[BaseModel], *, forms: bool = False) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def answers(model: Any, content: dict[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
+def response_schemas(
+    model: Any, content: dict[str, Any] | None = None
+) -> dict[int | str, dict[str, Any]]:
     """The possible responses: the model with status 200, or an error."""
     first: dict[str, Any] = {"description": "The response"}
     if content is None:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from heedful.serving.admission import is_from_browser
 from heedful.serving.errors import RefusedError, printable
 
-_MOST_FIELDS = 100
+_MAX_FIELDS = 100
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -29,7 +29,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
     Raises:
         RefusedError: 400, the body is invalid, or a field is given twice.
     """
-    fields = _once(request.query_params.multi_items())
+    fields = _unique_fields(request.query_params.multi_items())
     body = await request.body()
     if not body.strip():
         return fields
@@ -44,7 +44,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
     return {**fields, **_form(body)}
 
 
-def checked_lists(fields: dict[str, Any], most: int, strings: bool = True) -> dict[str, Any]:
+def check_lists(fields: dict[str, Any], maximum: int, strings: bool = True) -> dict[str, Any]:
     """The fields, with lists that pydantic can validate quickly.
 
     pydantic reports every wrong value of a list, which takes seconds for a million values. With
@@ -52,16 +52,16 @@ def checked_lists(fields: dict[str, Any], most: int, strings: bool = True) -> di
     value alone.
 
     Raises:
-        RefusedError: 400, there are too many fields, or a list has more than ``most`` values.
+        RefusedError: 400, there are too many fields, or a list has more than ``maximum`` values.
     """
-    if len(fields) > _MOST_FIELDS:
-        raise RefusedError(400, f"{len(fields):,} fields; the maximum is {_MOST_FIELDS}")
+    if len(fields) > _MAX_FIELDS:
+        raise RefusedError(400, f"{len(fields):,} fields; the maximum is {_MAX_FIELDS}")
     found = dict(fields)
     for name, value in fields.items():
         if isinstance(value, list):
-            if len(value) > most:
+            if len(value) > maximum:
                 raise RefusedError(
-                    400, f"{len(value):,} texts; the maximum per request is {most:,}"
+                    400, f"{len(value):,} texts; the maximum per request is {maximum:,}"
                 )
             wrong = next((one for one in value if not isinstance(one, str)), "")
             if strings and not isinstance(wrong, str):
@@ -79,7 +79,7 @@ def check_fields(kind: type[M], fields: dict[str, Any]) -> M:
     try:
         found = kind.model_validate(fields)
     except ValidationError as error:
-        raise RefusedError(400, _explained(error)) from None
+        raise RefusedError(400, _message_of(error)) from None
     except RecursionError:
         raise RefusedError(400, "the request is nested too deeply") from None
     return found
@@ -109,7 +109,7 @@ def check_input(kind: Any, value: Any, place: str) -> Any:
         raise RefusedError(400, "the request is nested too deeply") from None
 
 
-def texts_in(value: Any) -> list[str]:
+def collect_texts(value: Any) -> list[str]:
     """All strings in a JSON value, without the names of fields."""
     found, left = [], [value]
     while left:
@@ -123,7 +123,7 @@ def texts_in(value: Any) -> list[str]:
     return found
 
 
-def require_unicode(texts: Iterable[str]) -> None:
+def check_unicode(texts: Iterable[str]) -> None:
     """Check that texts can be encoded as UTF-8.
 
     Raises:
@@ -140,7 +140,7 @@ def require_unicode(texts: Iterable[str]) -> None:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        with _no_collection():
+        with _without_gc():
             found = json.loads(body)
     except UnicodeDecodeError:
         raise RefusedError(400, "the body is not UTF-8") from None
@@ -157,7 +157,7 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _without_gc() -> Iterator[None]:
     """Disable the garbage collector, which would scan all objects many times while a body with a
     million lists is parsed: seconds instead of hundredths of a second."""
     enabled = gc.isenabled()
@@ -172,13 +172,13 @@ def _no_collection() -> Iterator[None]:
 def _form(body: bytes) -> dict[str, Any]:
     try:
         pairs = parse_qsl(
-            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
         )
     except UnicodeDecodeError:
         raise RefusedError(400, "the form is not UTF-8") from None
     except ValueError:
         raise RefusedError(400, "the form has too many fields") from None
-    return _once(pairs)
+    return _unique_fields(pairs)
 
 
 async def _multipart(request: Request, size: int) -> dict[str, Any]:
@@ -187,17 +187,17 @@ async def _multipart(request: Request, size: int) -> dict[str, Any]:
 
     try:
         async with request.form(
-            max_files=0, max_fields=_MOST_FIELDS, max_part_size=size + 1
+            max_files=0, max_fields=_MAX_FIELDS, max_part_size=size + 1
         ) as form:
             pairs = form.multi_items()
     except (HTTPException, MultiPartException, UnicodeError, LookupError):
         raise RefusedError(400, "the form is invalid or contains a file") from None
     if any(isinstance(value, UploadFile) for _, value in pairs):
         raise RefusedError(400, "the form contains a file; send texts")
-    return _once((name, str(value)) for name, value in pairs)
+    return _unique_fields((name, str(value)) for name, value in pairs)
 
 
-def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def _unique_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
@@ -206,7 +206,7 @@ def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return fields
 
 
-def _explained(error: ValidationError) -> str:
+def _message_of(error: ValidationError) -> str:
     """A message of one line for the first problem, without the client's values."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     problem = problems[0]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
 """The OpenAPI description of a stream of lines."""
-_LITTLE = 1_000
+_MIN_COMPRESSED = 1_000
 
 
 def json_bytes(content: Any) -> bytes:
@@ -18,10 +18,15 @@ def json_bytes(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def compressed(request: Request, content: bytes, kind: str = "application/json") -> Response:
+async def compressed_response(
+    request: Request, content: bytes, kind: str = "application/json"
+) -> Response:
     """A response; long ones are compressed with gzip if the client accepts it."""
     headers = {"Vary": "Accept-Encoding"}
-    if len(content) > _LITTLE and "gzip" in request.headers.get("accept-encoding", "").lower():
+    if (
+        len(content) > _MIN_COMPRESSED
+        and "gzip" in request.headers.get("accept-encoding", "").lower()
+    ):
         content = await asyncio.to_thread(gzip.compress, content, 1)
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=kind, headers=headers)

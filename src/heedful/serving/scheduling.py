@@ -49,7 +49,7 @@ class Scheduler:
             return None if self.closed else found
 
     def first(self) -> Texts | Job | None:
-        """The next work; None if there is none or the queue is closed."""
+        """The next work; None if the queue is empty or closed."""
         with self._more:
             return None if self.closed else self._first()
 
@@ -85,7 +85,7 @@ class Scheduler:
         with self._more:
             self._after_job = False
             turns = deque(work for work in self._texts if work.key == head.key)
-        taken: list[tuple[Texts, int, int]] = []
+        items: list[tuple[Texts, int, int]] = []
         tokens = 0
         touched: dict[Texts, None] = {}
         while turns:
@@ -94,11 +94,11 @@ class Scheduler:
                 turns.popleft()
                 continue
             cost = work.next_cost
-            if (taken or not first) and tokens + cost > room:
+            if (items or not first) and tokens + cost > room:
                 break
             turns.popleft()
             touched[work] = None
-            taken.append((work, work.take(), cost))
+            items.append((work, work.take(), cost))
             tokens += cost
             if work.has_more:
                 turns.append(work)
@@ -107,7 +107,7 @@ class Scheduler:
             untouched = [work for work in self._texts if work not in touched]
             again = [work for work in touched if work.has_more]
             self._texts = deque([*untouched, *again])
-        return taken
+        return items
 
     def _first(self) -> Texts | Job | None:
         while self._texts and self._texts[0].future.done():

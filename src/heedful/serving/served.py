@@ -202,20 +202,20 @@ class ServedModels:
             RefusedError: 400 or 404, no model matches, or several do.
         """
         what = f" {does}" if does else ""
-        fitting = [one for one in self.models if endpoint is None or one.has(endpoint)]
+        candidates = [one for one in self.models if endpoint is None or one.has(endpoint)]
         if name is not None:
-            found = [one for one in fitting if one.name == name]
+            found = [one for one in candidates if one.name == name]
             if not found:
-                names = ", ".join(one.name for one in fitting) or "none"
+                names = ", ".join(one.name for one in candidates) or "none"
                 raise RefusedError(404, f"no model {printable(name)}{what}; models: {names}")
             return found[0]
         if not self.models:
             raise RefusedError(404, "this server has no model, only traces")
-        if not fitting:
+        if not candidates:
             raise RefusedError(404, f"no model of this server{what}")
         found = [
             one
-            for one in fitting
+            for one in candidates
             if (source is None or one.source == self.require_code(source))
             and (target is None or one.target == self.require_code(target))
         ]
@@ -223,7 +223,7 @@ class ServedModels:
             return found[0]
         if not found and source is not None and target is not None:
             return self.of_pair(self.require_code(source), self.require_code(target))
-        raise RefusedError(400, f"choose a model: {', '.join(one.name for one in fitting)}")
+        raise RefusedError(400, f"choose a model: {', '.join(one.name for one in candidates)}")
 
     def choose_traced(self, name: str | None) -> Served:
         """The model to trace: by name, or the only one in the list ``models``, or the only one.
@@ -235,7 +235,7 @@ class ServedModels:
         return usual[0] if name is None and len(usual) == 1 else self.choose(name)
 
 
-def names_of(paths: Iterable[Path]) -> list[str]:
+def unique_names(paths: Iterable[Path]) -> list[str]:
     """A unique name for each run: the name of its folder, with a number if it is not unique."""
     names: list[str] = []
     for path in paths:

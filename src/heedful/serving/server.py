@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.serving.connections import connections_of
+from heedful.serving.connections import connection_class
 
 # Headers are long if a request has all its fields in the query string.
 _LONGEST_HEAD = 256 << 10
@@ -116,7 +116,7 @@ class Server(uvicorn.Server):
             log_config=None,
             access_log=False,  # it would log query strings, which may contain texts
             server_header=False,
-            http=connections_of(application.state.limits),
+            http=connection_class(application.state.limits),
             ws="none",
             h11_max_incomplete_event_size=_LONGEST_HEAD,
             timeout_keep_alive=5,

@@ -18,15 +18,15 @@ from heedful.basics.errors import UserError
 from heedful.inference import Trace
 from heedful.serving.errors import RefusedError, printable
 from heedful.serving.handling import RequestHandler
-from heedful.serving.openapi import answers, body_of
-from heedful.serving.request_parsing import check_fields, check_input, texts_in
-from heedful.serving.responses import compressed
+from heedful.serving.openapi import request_body, response_schemas
+from heedful.serving.request_parsing import check_fields, check_input, collect_texts
+from heedful.serving.responses import compressed_response
 from heedful.tasks.endpoints import ModelRequest
 from heedful.tasks.spec import specs
 from heedful.viewing.trace_encoding import map_bytes, summary
 
-_MOST = 16
-_MOST_BYTES = 256 << 20
+_MAX_TRACES = 16
+_MAX_BYTES = 256 << 20
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -63,7 +63,7 @@ def _requests() -> tuple[type[TraceRequest], Any]:
     return of_trace, of_map
 
 
-class WhichTrace(NamedTuple):
+class TraceKey(NamedTuple):
     """Identifies a trace: the name of an opened one, or what to compute."""
 
     trace: str | None
@@ -79,9 +79,9 @@ class WhichTrace(NamedTuple):
 def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
     """The endpoints that describe models and return attention weights."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
-    kept = KeptTraces(handler, opened)
+    cache = TraceCache(handler, opened)
     of_trace, of_map = _requests()
-    anything = answers(dict[str, Any])
+    anything = response_schemas(dict[str, Any])
 
     @router.get("/models", responses=anything)
     async def models(request: Request) -> JSONResponse:
@@ -100,50 +100,50 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
             }
         )
 
-    @router.post("/trace", openapi_extra=body_of(of_trace), responses=anything)
+    @router.post("/trace", openapi_extra=request_body(of_trace), responses=anything)
     async def trace(request: Request) -> Response:
         """The summary of a trace: its axes, its maps and their thumbnails."""
-        asked = check_fields(of_trace, await handler.fields(request, strings=False))
-        found = await kept.get(request, _which(handler, asked))
-        return await compressed(request, found.summary, "application/json")
+        body = check_fields(of_trace, await handler.fields(request, strings=False))
+        found = await cache.get(request, _trace_key(handler, body))
+        return await compressed_response(request, found.summary, "application/json")
 
     @router.post(
         "/attention",
-        openapi_extra=body_of(of_map),
-        responses=answers(None, _BINARY),
+        openapi_extra=request_body(of_map),
+        responses=response_schemas(None, _BINARY),
     )
     async def attention(request: Request) -> Response:
         """The weights of one map of a trace, one byte per weight."""
-        asked = check_fields(of_map, await handler.fields(request, strings=False))
-        found = await kept.get(request, _which(handler, asked))
-        if asked.map >= len(found.maps):
+        body = check_fields(of_map, await handler.fields(request, strings=False))
+        found = await cache.get(request, _trace_key(handler, body))
+        if body.map >= len(found.maps):
             raise RefusedError(
-                404, f"no map {printable(asked.map)}; the trace has {len(found.maps)} maps"
+                404, f"no map {printable(body.map)}; the trace has {len(found.maps)} maps"
             )
-        return await compressed(request, found.maps[asked.map], "application/octet-stream")
+        return await compressed_response(request, found.maps[body.map], "application/octet-stream")
 
     return router
 
 
-def _which(handler: RequestHandler, asked: TraceRequest) -> WhichTrace:
-    if asked.trace is not None:
-        return WhichTrace(trace=asked.trace)
-    if asked.source is None and asked.input is None:
+def _trace_key(handler: RequestHandler, body: TraceRequest) -> TraceKey:
+    if body.trace is not None:
+        return TraceKey(trace=body.trace)
+    if body.source is None and body.input is None:
         raise RefusedError(400, "give source (a text) or trace (the name of an opened trace)")
-    if asked.source is not None and asked.input is not None:
+    if body.source is not None and body.input is not None:
         raise RefusedError(400, "give source or input, not both")
-    handler.check_texts([asked.source or "", asked.target or "", *texts_in(asked.input)])
-    model = handler.models.choose_traced(asked.model)
+    handler.check_texts([body.source or "", body.target or "", *collect_texts(body.input)])
+    model = handler.models.choose_traced(body.model)
     try:
-        model.check_trace(asked.source or "", asked.options)
+        model.check_trace(body.source or "", body.options)
     except UserError as error:
         raise RefusedError(400, str(error)) from None
     given = None
-    if asked.input is not None:
-        check_input(model.spec.input_type(), asked.input, "input")
-        given = json.dumps(asked.input)
-    which = WhichTrace(None, model.name, asked.source or "", asked.target, asked.gradients)
-    return which._replace(options=asked.options, input=given)
+    if body.input is not None:
+        check_input(model.spec.input_type(), body.input, "input")
+        given = json.dumps(body.input)
+    key = TraceKey(None, model.name, body.source or "", body.target, body.gradients)
+    return key._replace(options=body.options, input=given)
 
 
 @dataclass(frozen=True)
@@ -172,51 +172,52 @@ class EncodedTrace:
         return len(self.summary) + sum(map(len, self.maps))
 
 
-class KeptTraces:
+class TraceCache:
     """Finds opened traces by name and lets the engine compute others; caches the last few."""
 
     def __init__(self, handler: RequestHandler, opened: Mapping[str, Trace]) -> None:
         self._handler, self._opened = handler, opened
-        self._kept: OrderedDict[WhichTrace, EncodedTrace] = OrderedDict()
+        self._cache: OrderedDict[TraceKey, EncodedTrace] = OrderedDict()
 
-    async def get(self, request: Request, which: WhichTrace) -> EncodedTrace:
+    async def get(self, request: Request, key: TraceKey) -> EncodedTrace:
         """The encoded trace.
 
         Raises:
             RefusedError: no opened trace has this name, or the trace cannot be computed.
         """
-        found = self._kept.get(which) or await self._made(request, which)
-        self._kept[which] = found
-        self._kept.move_to_end(which)
-        while len(self._kept) > 1 and (
-            len(self._kept) > _MOST or sum(one.size for one in self._kept.values()) > _MOST_BYTES
+        found = self._cache.get(key) or await self._compute(request, key)
+        self._cache[key] = found
+        self._cache.move_to_end(key)
+        while len(self._cache) > 1 and (
+            len(self._cache) > _MAX_TRACES
+            or sum(one.size for one in self._cache.values()) > _MAX_BYTES
         ):
-            self._kept.popitem(last=False)
+            self._cache.popitem(last=False)
         return found
 
-    async def _made(self, request: Request, which: WhichTrace) -> EncodedTrace:
-        if which.trace is not None:
-            if which.trace not in self._opened:
+    async def _compute(self, request: Request, key: TraceKey) -> EncodedTrace:
+        if key.trace is not None:
+            if key.trace not in self._opened:
                 names = ", ".join(self._opened) or "none"
-                raise RefusedError(404, f"no trace {printable(which.trace)}; opened: {names}")
-            return await asyncio.to_thread(_encoded_aside, self._opened[which.trace])
-        model = self._handler.models.choose(which.model)
+                raise RefusedError(404, f"no trace {printable(key.trace)}; opened: {names}")
+            return await asyncio.to_thread(_encode, self._opened[key.trace])
+        model = self._handler.models.choose(key.model)
 
         def make() -> EncodedTrace:
-            how = dict.fromkeys(which.options, True)
-            if which.input is None:
+            how = dict.fromkeys(key.options, True)
+            if key.input is None:
                 return EncodedTrace.of(
-                    model.trace(which.source, which.target, relevance=which.gradients, **how)
+                    model.trace(key.source, key.target, relevance=key.gradients, **how)
                 )
             spec = model.spec
-            value = TypeAdapter(spec.input_type()).validate_python(json.loads(which.input))
+            value = TypeAdapter(spec.input_type()).validate_python(json.loads(key.input))
             given = spec.read_request(value)
             texts = given if isinstance(given, tuple) else (given,)
-            return EncodedTrace.of(model.trace(*texts, relevance=which.gradients, **how))
+            return EncodedTrace.of(model.trace(*texts, relevance=key.gradients, **how))
 
         return await self._handler.wait(request, self._handler.run(request, make))
 
 
-def _encoded_aside(trace: Trace) -> EncodedTrace:
+def _encode(trace: Trace) -> EncodedTrace:
     with one_thread():  # only the engine's thread may create a thread pool
         return EncodedTrace.of(trace)

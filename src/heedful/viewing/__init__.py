@@ -1,1 +1,1 @@
-"""Pictures of what a model attends to and of how it learned, drawn from traces and records."""
+"""Figures and views of traces (attention weights) and of training records."""

@@ -31,7 +31,7 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def remember_missing(figure: Figure, characters: str) -> None:
+def set_missing_characters(figure: Figure, characters: str) -> None:
     """Store the characters that no font has in the figure, for a notice when it is saved."""
     setattr(figure, _MISSING, characters)
 

@@ -19,7 +19,7 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
-from heedful.viewing.figures import new_figure, remember_missing
+from heedful.viewing.figures import new_figure, set_missing_characters
 from heedful.viewing.fonts import font_families
 from heedful.viewing.labels import shorten, token_labels
 
@@ -280,7 +280,7 @@ def _place(
     if texts.note:
         x, y = _MARGIN / total_x, _MARGIN / total_y
         figure.text(x, y, texts.note, fontsize=7, va="bottom", color="#606060", **written)
-    remember_missing(figure, texts.missing)
+    set_missing_characters(figure, texts.missing)
 
 
 def _measure(
@@ -293,16 +293,16 @@ def _measure(
     for axes in panels:
         axes.set_position((0.5, 0.5, width / size_x, height / size_y))
     labels = [*first.get_yticklabels(), *first.get_xticklabels()]
-    kept = [label.get_text() for label in labels]
+    original = [label.get_text() for label in labels]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph \d+")
-        for label, text in zip(labels, kept, strict=True):
+        for label, text in zip(labels, original, strict=True):
             # A viewer may have a font for a missing character; reserve the width of an em for it.
             label.set_text("".join("—" if c in texts.missing else c for c in text))
         figure.draw_without_rendering()
         inner = first.get_window_extent()
         outer = [label.get_window_extent() for label in labels if label.get_text()]
-        for label, text in zip(labels, kept, strict=True):
+        for label, text in zip(labels, original, strict=True):
             label.set_text(text)
     left = max(inner.x0 - min(box.x0 for box in outer), 0) / figure.dpi
     # Slanted labels of the last columns may extend beyond the right edge of the panel.

@@ -27,14 +27,14 @@ def token_labels(tokens: Sequence[str], longest: int = 24) -> list[str]:
     of_pieces = any(token.startswith(SPACE_MARK) for token in tokens)
     labels = []
     for place, token in enumerate(tokens):
-        goes_on = of_pieces and place > 0 and _goes_on(tokens[place - 1], token)
+        continues = of_pieces and place > 0 and _continues_word(tokens[place - 1], token)
         text = token.removeprefix(SPACE_MARK) if len(token) > 1 else token
         if byte := _BYTE.fullmatch(text):  # bytes of longer characters are left unchanged
             text = chr(int(byte[1], 16))
         text = "".join(map(_visible, text))
         if not text.strip():
             text = _VISIBLE_SPACE * max(len(text), 1) if token else "∅"
-        labels.append(shorten((_CONTINUED if goes_on else "") + text, longest))
+        labels.append(shorten((_CONTINUED if continues else "") + text, longest))
     return labels
 
 
@@ -43,7 +43,7 @@ def is_special(token: str) -> bool:
     return len(token) > 2 and token.startswith("<") and token.endswith(">")
 
 
-def _goes_on(before: str, token: str) -> bool:
+def _continues_word(before: str, token: str) -> bool:
     """Whether a piece continues the word of the previous piece and the label should show this."""
     if token.startswith(SPACE_MARK) or is_special(token) or is_special(before):
         return False

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from heedful.inference.axes import Axis
 from heedful.inference.media import PNG, Media
-from heedful.viewing.figures import new_figure, remember_missing
+from heedful.viewing.figures import new_figure, set_missing_characters
 from heedful.viewing.fonts import font_families
 from heedful.viewing.heatmap import COLOURS
 from heedful.viewing.labels import shorten, token_labels
@@ -133,7 +133,7 @@ def _write_title(figure: Figure, title: str, labels: Sequence[str]) -> list[str]
         _MARGIN / width, 1 - _MARGIN / height, shown, fontsize=11, va="top",
         fontfamily=families, parse_math=False,
     )  # fmt: skip
-    remember_missing(figure, missing)
+    set_missing_characters(figure, missing)
     return families
 
 

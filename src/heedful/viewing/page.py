@@ -66,7 +66,7 @@ def html(traces: Trace | Sequence[Trace]) -> str:
     names = [each["name"] for each in data["traces"]]
     return _PAGE.format(
         policy=_POLICY,
-        title=_escaped(" · ".join(dict.fromkeys(["heedful", *names]))[:200]),
+        title=_escape_html(" · ".join(dict.fromkeys(["heedful", *names]))[:200]),
         style=style(),
         # In JSON, "<" occurs in strings only. The escape prevents a text from ending the script.
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
@@ -130,7 +130,9 @@ def _add(name: str, parts: list[str], seen: set[str]) -> None:
     for found in _IMPORT.finditer(text):
         _add(found[2], parts, seen)
     exported = _EXPORT.findall(text)
-    text = _IMPORT.sub(lambda found: f"const {{{_renamed(found[1])}}} = {found[2]}Module;\n", text)
+    text = _IMPORT.sub(
+        lambda found: f"const {{{_rename_imports(found[1])}}} = {found[2]}Module;\n", text
+    )
     text = _EXPORT.sub("", text).replace("\nexport {};\n", "\n")
     if re.search(r"^(import|export)\b", text, re.MULTILINE) or "</script" in text.lower():
         raise ValueError(f"{name}.js has an import, export or end tag of an unsupported form")
@@ -139,9 +141,9 @@ def _add(name: str, parts: list[str], seen: set[str]) -> None:
     )
 
 
-def _renamed(names: str) -> str:
+def _rename_imports(names: str) -> str:
     return re.sub(r"(\w+) as (\w+)", r"\1: \2", names)
 
 
-def _escaped(text: str) -> str:
+def _escape_html(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
