@@ -187,8 +187,8 @@ class Heads {
     this.groupSelect.input.value = key;
     this.drawGrid();
     const { maps } = this.trace.summary;
-    const kept = sameGroup ? this.chosen.filter(({ map, head }) => group.maps.includes(map) && head < maps[map].heads) : [];
-    this.setChosen(kept.length ? kept : [{ map: group.maps[group.maps.length - 1], head: 0 }]);
+    const remaining = sameGroup ? this.chosen.filter(({ map, head }) => group.maps.includes(map) && head < maps[map].heads) : [];
+    this.setChosen(remaining.length ? remaining : [{ map: group.maps[group.maps.length - 1], head: 0 }]);
   }
 
   drawGrid() {

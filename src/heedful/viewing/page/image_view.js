@@ -10,7 +10,7 @@ import { serializeSvg } from "./exporting.js";
 /** @typedef {import("./types.js").AxisView} AxisView */
 
 const SIDE = 480;
-let made = 0;
+let filterCount = 0;
 
 /** @implements {AxisView} */
 class ImageView {
@@ -147,7 +147,7 @@ class ImageView {
  * @param {boolean} grey
  */
 export function imageElements(url, how, grey) {
-  const id = `heed-grey-${++made}`;
+  const id = `heed-grey-${++filterCount}`;
   const filter = svgElement("filter", { id }, svgElement("feColorMatrix", { type: "saturate", values: 0 }));
   return [filter, svgElement("image", { ...how, href: url, filter: grey ? `url(#${id})` : null })];
 }

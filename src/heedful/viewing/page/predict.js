@@ -38,9 +38,9 @@ class Predict {
 
   /** Show the fields of the selected model, with the saved inputs. */
   setFields() {
-    const kept = this.page.savedInputs.get("predict") ?? {};
+    const saved = this.page.savedInputs.get("predict") ?? {};
     this.fields = makeFields(this.schema, () => this.changed());
-    for (const [name, { input }] of this.fields) if (kept[name] !== undefined) input.value = kept[name];
+    for (const [name, { input }] of this.fields) if (saved[name] !== undefined) input.value = saved[name];
     this.form.replaceChildren(...this.fields.map(([, { body }]) => body));
     this.run();
   }

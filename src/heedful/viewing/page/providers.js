@@ -23,13 +23,13 @@ async function requireOk(response) {
     const body = await response.json();
     if (typeof body.error === "string") message = body.error;
   } catch {
-    // An response without JSON has nothing more to say.
+    // A response without JSON has no further information.
   }
   throw new RequestError(message, response.status);
 }
 
 /**
- * What is written, piece by piece: lines of JSON, of which the last has all.
+ * Read a stream of JSON lines: pieces of generated text, and a last line with the whole result.
  * @param {Response} response
  * @param {(piece: string) => void} onPiece
  * @returns {Promise<import("./types.js").Generated>}

@@ -157,8 +157,8 @@ export class LoadedTrace {
 
 /** @param {string[]} tokens */
 function joinTokens(tokens) {
-  const kept = tokens.filter((token) => !/^<(s|\/s|pad|unk|bos|eos)>$/.test(token));
-  return decodePieces(kept, tokens.some((token) => token.startsWith("▁")) ? "" : " ");
+  const visible = tokens.filter((token) => !/^<(s|\/s|pad|unk|bos|eos)>$/.test(token));
+  return decodePieces(visible, tokens.some((token) => token.startsWith("▁")) ? "" : " ");
 }
 
 /**

@@ -80,9 +80,9 @@ export class WordImportance {
    */
   async addMaps(trace) {
     const { found } = this;
-    const made = [await rolloutMeasure(trace), await attentionMeasure(trace)];
+    const measures = [await rolloutMeasure(trace), await attentionMeasure(trace)];
     if (!found || found !== this.found) return;
-    const whole = made.filter((one) => one !== null && one.values.length === found.words.length);
+    const whole = measures.filter((one) => one !== null && one.values.length === found.words.length);
     this.measures = [
       ...this.measures.filter(({ key }) => key === "fall" || key === "gradient"), .../** @type {Measure[]} */ (whole),
     ];
