@@ -1,4 +1,4 @@
-"""Each sequence holds symbols with a sign; which sign has the symbol that is asked for?"""
+"""Trains attention to find the sign of a queried symbol in a sequence of signed symbols."""
 
 import torch
 from torch import nn
@@ -12,9 +12,9 @@ optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 right = []
 
 for _ in range(300):
-    symbols = torch.rand(128, 16).argsort(1)[:, :12]  # twelve of sixteen, in any order
+    symbols = torch.rand(128, 16).argsort(1)[:, :12]  # 12 of 16 symbols in random order
     signs = torch.randint(2, symbols.shape)
-    lengths = torch.randint(1, 13, (128,))  # what lies beyond is padding
+    lengths = torch.randint(1, 13, (128,))  # the rest is padding
     asked = (torch.rand(128) * lengths).long().unsqueeze(1)
     query, keys = embedding(symbols.gather(1, asked)), embedding(symbols + 16 * signs)
     logits = out(attention(query, keys, mask=masks.padding(lengths)))[:, 0]

@@ -1,4 +1,4 @@
-"""A text-pair model of your own: two GRUs and attention (Luong et al. 2015, without feeding).
+"""A custom text-pair model: two GRUs and attention (Luong et al. 2015, without input feeding).
 
 Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
 """
@@ -49,7 +49,7 @@ class GruPairs(PairModel):
         return TensorState(last=last, lengths=source.lengths, **memory._asdict())
 
     def advance(self, tokens: Tensor, state: TensorState) -> tuple[Tensor, TensorState]:
-        """What is predicted from ``[N, T, D]`` after ``tokens [N, T]``, and the next state."""
+        """The states ``[N, T, D]`` that predict the next tokens, and the new state."""
         embedded = self.dropout(self.target_embedding(tokens))
         hidden, last = self.decoder(embedded, state["last"].unsqueeze(0))
         memory, mask = Memory(state["key"], state["value"]), padding(state["lengths"])

@@ -1,13 +1,14 @@
-"""A task that heedful does not have: a caption for a picture, written word by word.
+"""A custom task: generate a caption for a picture, word by word.
 
     python picture_captions.py FOLDER                   # draws pictures: train.jsonl, test.jsonl
     heedful train recipe.toml --plugin picture_captions.py --data FOLDER --out runs/captions
     heedful evaluate runs/captions --plugin picture_captions.py
     heedful serve runs/captions --plugin picture_captions.py
 
-A line of data is a JSON object: ``picture``, 12 lines of 12 pixels, each "." or the first letter of
-its colour, and ``caption``. The model is a small "Show, Attend and Tell" (Xu et al. 2015): at each
-word a recurrent decoder attends to the patches of the picture. Search is heedful's.
+Each line of data is a JSON object with ``picture``, 12 lines of 12 pixels, each "." or the first
+letter of its colour, and ``caption``. The model is a small "Show, Attend and Tell" (Xu et al.
+2015): at each word, a recurrent decoder attends to the patches of the picture. heedful provides the
+search.
 
 Shapes: B pictures, N rows of search, K = 16 patches of 3 × 3 pixels, D width, T words, V symbols.
 """
@@ -43,13 +44,13 @@ from heedful.training.protocol import Loss
 
 COLOURS = {"r": (220, 40, 40), "g": (40, 160, 60), "b": (40, 80, 220), ".": (245, 245, 245)}
 LONGEST = 12
-"""Words of a caption, the end included."""
+"""Maximum words of a caption, including the end."""
 
-# What an example and a recipe are
+# Examples and the recipe
 
 
 class Picture(BaseModel):
-    """An input; the page makes a form of it."""
+    """An input, for which the page shows a form."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,11 +80,11 @@ class CaptionRecipe(Recipe):
     evaluation: SearchOptions = SearchOptions(beam=3)
 
 
-# The model, its loss and its use
+# Model, loss and predictor
 
 
 class State(NamedTuple):
-    """What decoding carries: ``[N, K, D]`` and ``[N, D]``."""
+    """The state of decoding: ``[N, K, D]`` and ``[N, D]``."""
 
     patches: Tensor
     hidden: Tensor
@@ -93,7 +94,7 @@ class State(NamedTuple):
 
 
 class Captioner(nn.Module):
-    """A decodable: patches embedded with their places; a GRU that attends to them at each word."""
+    """A decodable: embedded patches with positions, and a GRU that attends to them at each word."""
 
     def __init__(self, width: int, vocabulary: int) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
-"""A task that heedful does not have: a story and a question, answered in a word.
+"""A custom task: answer a question about a story with one word.
 
     python story_questions.py FOLDER                    # writes stories: train.jsonl, test.jsonl
     heedful train recipe.toml --plugin story_questions.py --data FOLDER --out runs/stories
     echo '{"story": ["Mary went to the garden."], "question": "Where is Mary?"}' |
         heedful predict runs/stories --plugin story_questions.py
 
-The model is a memory network (Sukhbaatar et al. 2015, "End-To-End Memory Networks") whose question
-keeps a state for each of its words: at each hop every word attends to the sentences of the story.
+The model is a memory network (Sukhbaatar et al. 2015, "End-To-End Memory Networks") with one state
+for each word of the question: at each hop, every word attends to the sentences of the story.
 
 Shapes: B stories, M sentences, L words of a sentence, Q words of a question, D width.
 """
@@ -183,7 +183,7 @@ register(StoryQuestions())
 
 
 def tell(rng: random.Random) -> dict[str, Any]:
-    """A story of people who walk about, and the question where one of them is."""
+    """A story of people who move between places, and a question about the place of one of them."""
     people, places = ("Mary", "John", "Sandra", "Daniel"), ("garden", "kitchen", "office", "hall")
     went = [(rng.choice(people), rng.choice(places)) for _ in range(rng.randint(2, 6))]
     who, story = rng.choice(went)[0], [f"{who} went to the {where}." for who, where in went]

@@ -1,4 +1,4 @@
-"""A text model of your own: a convolution over words, and attention that sums them to one vector.
+"""A custom text model: a convolution over words and attention pooling to one vector.
 
 Shapes: B batch, L tokens, D width.
 """
