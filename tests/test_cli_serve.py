@@ -80,11 +80,7 @@ def refused(folder: Path, *arguments: str) -> str:
 def test_the_same_bytes_as_translate_and_a_graceful_stop(folder: Path) -> None:
     given = "".join(f"{text}\n" for text in TEXTS)
     run = str(folder / "run")
-    lines = (
-        CliRunner()
-        .invoke(app, ["translate", run, "--no-memory"], input=given.encode())
-        .stdout_bytes
-    )
+    lines = CliRunner().invoke(app, ["translate", run], input=given.encode()).stdout_bytes
     # Some have several sentences, which otherwise go one by one.
     with served(folder, "run", "--whole-lines") as (process, address):
         alone = [_translated(address, text) for text in TEXTS]

@@ -3,10 +3,12 @@
 import json
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
+from heedful.data.memory import Entry, Memory
 from heedful.decoding import SearchOptions
 from heedful.evaluation.faithfulness import faithfulness
 from heedful.serving import Served
@@ -230,3 +232,29 @@ def _raw(host: str, port: int, path: str) -> bytes:
         while part := one.recv(65536):
             found += part
     return found
+
+
+def test_exact_matches_come_from_the_memory() -> None:
+    """The model translates the other texts, in order; alternatives and alignments are its own."""
+    remembering = translator(max_length=24)
+    remembering.memory = Memory([Entry(TEXTS[1], "Aus dem Speicher."), Entry(TEXTS[1], "Anders.")])
+    texts = [*TEXTS, "", TEXTS[1]]
+    plain = [one.text for one in MODEL.translate(texts)]
+    expected = [plain[0], "Aus dem Speicher.", *plain[2:5], "Aus dem Speicher."]
+    with serving(Served("one", remembering, "en", "de")) as client:
+
+        def posted(**fields: object) -> list[dict[str, Any]]:
+            answer = client.post("/api/translate", json={"text": texts, **fields})
+            return list(answer.json()["translations"])
+
+        found = posted()
+        assert [one["text"] for one in found] == expected
+        assert found[1]["memory"] == {"kind": "exact", "others": ["Anders."]}
+        assert "memory" not in found[0]
+        for fields in ({"memory": False}, {"nbest": 2}, {"alignments": True}):
+            assert [one["text"] for one in posted(**fields)] == plain
+        assert [one["text"] for one in posted(text=[TEXTS[1]])] == ["Aus dem Speicher."]
+        asked = {"q": texts, "source": "en", "target": "de"}
+        assert client.post("/translate", json=asked).json()["translatedText"] == expected
+        asked = {**asked, "alternatives": 1}
+        assert client.post("/translate", json=asked).json()["translatedText"] == plain

@@ -15,6 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.thread_contention import without_contention
 from heedful.data.examples import Pair
+from heedful.data.memory import Memory
 from heedful.data.protected.pairs import Rules
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
@@ -92,6 +93,8 @@ class Searcher:
         self.source_language = source_language
         self.target_language = target_language
         self.engine = engine
+        self.memory: Memory | None = None
+        """The translation memory that the server uses; the methods here do not."""
         if len(self.rules) != len(self.models or [engine]):
             raise ValueError(f"{len(self.rules)} rules for {len(self.models)} models")
         self.notify = notify

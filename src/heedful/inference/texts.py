@@ -53,7 +53,7 @@ def split_into_parts(
     Raises:
         UserError: the text is not valid Unicode.
     """
-    lines, after = _lines(text)
+    lines, after = split_at_line_breaks(text)
     if language is not None:
         lines = [sentence for line in lines for sentence in _sentences(line, language, failures)]
     parts: list[Part] = []
@@ -108,7 +108,7 @@ def one_line(text: str) -> str:
     return _LINE_BREAK.sub(" ", text)
 
 
-def _lines(text: str) -> tuple[list[Part], str]:
+def split_at_line_breaks(text: str) -> tuple[list[Part], str]:
     """The lines that are not empty, and the white space after the last."""
     lines: list[Part] = []
     before, start = "", 0

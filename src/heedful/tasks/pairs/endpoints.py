@@ -19,6 +19,7 @@ from heedful.tasks.endpoints import (
     search_options,
     too_large,
 )
+from heedful.tasks.pairs.matches import Matches
 
 # Bytes of a weight in JSON; one or two less for 0 and 1.
 _BYTES_A_WEIGHT = 7
@@ -37,6 +38,7 @@ class TranslateRequest(ModelRequest):
     alignments: StrictBool = False
     sentences: StrictBool | None = None
     prefix: StrictStr | None = None
+    memory: StrictBool = True
 
 
 class TranslateResponse(BaseModel):
@@ -103,8 +105,16 @@ class Translate(Endpoint[TranslateRequest]):
             return {"model": model.name, "translations": [to_json(one) for one in found]}
 
         if request.prefix is None:
-            search = Search(texts, options, alignments, request.sentences)
-            return Work(finish, search=search, most=limits.answer, hint=_HINT)
+            # Alternatives and alignments are those of the model.
+            uses = request.memory and request.nbest == 1 and not alignments
+            matches = Matches(translator.memory if uses else None, texts, options.length_penalty)
+            search = Search(matches.rest, options, alignments, request.sentences)
+            return Work(
+                lambda found: finish(matches.joined(found)),
+                search=search,
+                most=limits.answer,
+                hint=_HINT,
+            )
         if len(texts) != 1:
             raise UserError("prefix is the beginning of one translation; send one text")
         require_one_line(texts[0], "a prefix is the beginning of the translation")

@@ -48,8 +48,7 @@ class PairRun(Run):
         Raises:
             UserError: the file is damaged.
         """
-        path = self.path / MEMORY
-        return Memory.load(path) if path.exists() else None
+        return load_memory(self.path)
 
     def pairs(self, part: str) -> list[Pair]:
         """The ``validation`` or ``test`` pairs stored in the run; empty if there are none."""
@@ -62,6 +61,16 @@ class PairRun(Run):
         if not all(isinstance(text, str) for pair in pairs for text in pair):
             raise no_examples(self.path / name)
         return pairs
+
+
+def load_memory(folder: Path) -> Memory | None:
+    """The translation memory in the folder of a run; None if there is none.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / MEMORY
+    return Memory.load(path) if path.exists() else None
 
 
 def open_pair_run(path: str | Path) -> PairRun:

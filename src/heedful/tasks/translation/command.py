@@ -231,14 +231,10 @@ def _translate_folder(
 
 def _memory(options: Translate) -> "Memory | None":
     """The run's translation memory; None if it has none, or if it must not be used."""
-    from heedful.data.memory import Memory
-    from heedful.tasks.pairs.run import MEMORY
+    from heedful.tasks.pairs.run import load_memory
 
-    path = options.run / MEMORY
     of_model = options.scores or options.nbest or options.sample or options.alignments
-    if options.no_memory or of_model or not path.exists():
-        return None
-    return Memory.load(path)
+    return None if options.no_memory or of_model else load_memory(options.run)
 
 
 def _search_given(options: Translate) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from heedful.tasks.endpoints import (
     plain_code,
     search_options,
 )
+from heedful.tasks.pairs.matches import Matches
 from heedful.tasks.translation.detection import Detector
 
 AUTO = "auto"
@@ -172,14 +173,17 @@ class LibreTranslate:
         if target in places and (target, target) not in self._models.pairs:
             found |= {i: Translation(texts[i], texts[i]) for i in places.pop(target)}
         models = [self._models.of_pair(source, target) for source in places]
-        searches = []
+        searches, known = [], []
         for model, own in zip(models, places.values(), strict=True):
             limits = self._server.limits
             options = search_options(model.predictor.options, limits, alternatives + 1)
-            searches.append((model, Search([texts[i] for i in own], options)))
+            memory = None if alternatives else model.predictor.memory
+            matched = Matches(memory, [texts[i] for i in own], options.length_penalty)
+            known.append(matched)
+            searches.append((model, Search(matched.rest, options)))
         answers = await search(searches)
-        for own, translations in zip(places.values(), answers, strict=True):
-            found |= dict(zip(own, translations, strict=True))
+        for own, matches, translations in zip(places.values(), known, answers, strict=True):
+            found |= dict(zip(own, matches.joined(translations), strict=True))
         return [found[i] for i in range(len(texts))]
 
     def _likeliest(self, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
