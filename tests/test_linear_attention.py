@@ -420,7 +420,7 @@ STATE = LinearState(torch.zeros(2, 3), torch.zeros(2))
         ),
         (lambda: linear_state(*zeros(4, 4)[1:], mask=masks.causal()), "causal"),
         (lambda: linear_read(torch.zeros(2, 3), STATE), "features"),
-        (lambda: linear_step(*zeros(1, 2)), "one query a key"),
+        (lambda: linear_step(*zeros(1, 2)), "one key for each query"),
         (lambda: LinearAttention(8, 3), "heads"),
         (lambda: LinearAttention(8, 0), "heads"),
         (lambda: LinearAttention(8, 2, chunk=0), "chunk"),

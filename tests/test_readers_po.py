@@ -113,9 +113,9 @@ def test_unusual_characters_do_not_end_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ('msgid "a"\nmsgstr "b\n', 2, 'between " and "'),
+        ('msgid "a"\nmsgstr "b\n', 2, "enclosed"),
         ('msgid "a"\nmsgstr b"\n', 2, "expected"),
-        ('msgid "a"\nmsgstr "a"b"\n', 2, "between"),
+        ('msgid "a"\nmsgstr "a"b"\n', 2, "enclosed"),
         ('msgid "a"\nmsgstr "\\q"\n', 2, "escape"),
         ('msgid "a"\nmsgstr "\\377"\n', 2, "escape"),
         ('msgid "a"\n\nmsgid "b"\nmsgstr "c"\n', 1, "no msgstr"),

@@ -81,7 +81,7 @@ def test_the_table_is_made_row_by_row_and_nothing_is_scored_twice(
     code, first = drive(driver, capsys, *where, "--data", place / "data", "--only", "slow")
     assert code == 0, first
     assert "| the slow one |" in first
-    assert "Not yet made: the fast one." in first
+    assert "Missing: the fast one." in first
     scores = {path: path.stat().st_mtime_ns for path in (place / "out").rglob("test.json")}
     assert len(scores) == 2  # the winner and one more seed
     code, second = drive(driver, capsys, *where, "--data", place / "data")
@@ -112,14 +112,14 @@ def test_the_table_is_made_row_by_row_and_nothing_is_scored_twice(
     path.write_text(json.dumps(json.loads(path.read_text()) | {"checkpoint": "step-00000004"}))
     code, said = drive(driver, capsys, *where, "--data", place / "data")
     assert code == 1
-    assert "its test set has been looked at" in said
+    assert "its test set has been used" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--data", "nowhere"], "no folder small in nowhere or"),
-        (["--data", "nowhere", "--only", "fats"], "no such row; there are slow, fast"),
+        (["--data", "nowhere", "--only", "fats"], "unknown row; choose from slow, fast"),
     ],
 )
 def test_what_is_missing_is_one_clear_line(

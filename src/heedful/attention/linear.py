@@ -258,7 +258,8 @@ def linear_step(
     check_inputs(query=query, key=key, value=value)
     if query.shape[-2] != key.shape[-2]:
         raise ValueError(
-            f"query {list(query.shape)} and key {list(key.shape)}: a step needs as many keys"
+            f"query {list(query.shape)} and key {list(key.shape)}: a step needs one key for each "
+            "query"
         )
     after = linear_state(key, value, feature_map=feature_map, state=state)
     if query.shape[-2] == 1:
