@@ -1,8 +1,8 @@
-"""Translation of documents, in place.
+"""Translate documents in place.
 
-Bilingual formats get their empty targets filled; in files of one language each text is replaced.
+In bilingual formats, empty targets are filled; in files of one language, each text is replaced.
 
-The original bytes are edited at the targets; the file is not serialised again from a tree.
+Only the bytes of targets are edited; the file is not serialised again.
 """
 
 import re
@@ -33,18 +33,18 @@ def open_document(
     encoding: str | None = None,
     kind: Kind | None = None,
 ) -> Document | None:
-    """The document at ``path``, or None where it is plain text.
+    """Open the document at ``path``; None for plain text.
 
     Args:
         path: the file, plain or gzip. Standard input (``-``) is plain text unless ``kind`` is
-            said: a pipe cannot be looked at without reading it.
-        source: the language to translate from, which the file must have (``en`` takes ``en-US``).
-        target: the language to translate into; TMX needs both.
-        encoding: the text's encoding, where the file itself does not say it.
-        kind: of file; found by content if None.
+            given, because a pipe cannot be inspected without reading it.
+        source: the source language, which the file must have (``en`` matches ``en-US``).
+        target: the target language; TMX needs both.
+        encoding: encoding of the text, if the file does not declare it.
+        kind: kind of the file; detected by content if None.
 
     Raises:
-        UserError: the file is missing, broken, or in other languages.
+        UserError: the file is missing, invalid, or has other languages.
     """
     if kind is None and str(path) == STANDARD_INPUT:
         return None

@@ -16,7 +16,7 @@ _WRITTEN = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
 class AndroidDocument(XmlDocument):
-    """The texts of a resource file; those with ``translatable="false"`` stay."""
+    """The texts of a resource file, except those with ``translatable="false"``."""
 
     def __init__(self, data: bytes, name: str, encoding: str | None = None) -> None:
         super().__init__(data, name, encoding, "XML")

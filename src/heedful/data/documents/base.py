@@ -1,4 +1,4 @@
-"""The base class of documents: returns segments, takes translations, keeps all other bytes."""
+"""The base class of documents: returns segments and inserts translations."""
 
 import gzip
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from heedful.data.readers.markup import NOT_XML
 
 
 class Edit(NamedTuple):
-    """New text for the characters or bytes from ``start`` up to ``end``."""
+    """The replacement of the characters or bytes from ``start`` to ``end`` (exclusive)."""
 
     start: int
     end: int
@@ -21,11 +21,11 @@ class Edit(NamedTuple):
 
 
 class Document(ABC):
-    """A file with targets to fill.
+    """A file with targets to fill in.
 
     Attributes:
-        name: what errors and notices call it.
-        segments: the sources whose target is empty, in order.
+        name: the name in messages.
+        segments: sources with an empty target, in order.
     """
 
     declares_encoding: ClassVar[bool] = True
@@ -35,25 +35,25 @@ class Document(ABC):
         self.name = name
         self.segments: list[str] = []
         self.contexts: list[str | None] = []
-        """Of each segment, where the format has them: what tells those with one source apart."""
+        """The context of each segment, if the format has any: it distinguishes equal sources."""
         self.spans: dict[str, Chains] = {}
-        """Markup in segments that the format itself knows: it must be in their translations."""
+        """Markup in segments that the format defines; translations must contain it."""
         self.matches: Sequence[str | None] = ()
-        """Of each segment that was filled, its kind of match in a memory, if it came from one."""
+        """The kind of memory match of each filled segment; None for others."""
         self._filled: bytes | None = None
 
     def fill(
         self, translations: Sequence[str], matches: Sequence[str | None] | None = None
     ) -> None:
-        """Put a translation into every empty target and mark it for review.
+        """Insert a translation in every empty target and mark it for review.
 
         Args:
-            translations: one a segment.
-            matches: the kind of each that comes from a translation memory (``exact``, ``context``),
-                None for one that was made by a model. A match is marked as such, not for review.
+            translations: one translation per segment.
+            matches: the kind of match (``exact``, ``context``) of translations from a memory, None
+                for those of a model. A match is marked as a match, not for review.
 
         Raises:
-            ValueError: there are not as many translations, or matches, as segments.
+            ValueError: the number of translations or matches is not that of segments.
         """
         self.matches = [None] * len(self.segments) if matches is None else matches
         if not len(translations) == len(self.matches) == len(self.segments):
@@ -64,10 +64,10 @@ class Document(ABC):
         self._filled = self._with(translations)
 
     def write(self, path: Path) -> None:
-        """Write the document, filled if it was; compressed if the name ends in ``.gz``.
+        """Write the document; compressed if the name ends in ``.gz``.
 
         Raises:
-            UserError: the file cannot be written; nothing is left behind.
+            UserError: the file cannot be written; no incomplete file remains.
         """
         data = self.contents()
         if path.suffix == ".gz":
@@ -76,18 +76,18 @@ class Document(ABC):
             file.write(data)
 
     def contents(self) -> bytes:
-        """The document's bytes, uncompressed: filled if it was, else as they were."""
+        """The uncompressed bytes of the document, with the inserted translations."""
         return self._original() if self._filled is None else self._filled
 
     @abstractmethod
     def _original(self) -> bytes:
-        """The file as it was, uncompressed."""
+        """The original file, uncompressed."""
 
     @abstractmethod
     def _with(self, translations: Sequence[str]) -> bytes:
-        """The file with its targets filled."""
+        """The file with translations in its targets."""
 
 
 def without_forbidden(text: str) -> tuple[str, int]:
-    """A text without the characters that XML cannot hold, and how many they were."""
+    """Remove characters that XML does not allow; also returns their number."""
     return NOT_XML.subn("", text)

@@ -1,4 +1,4 @@
-"""The formats of one file each, and how a file of theirs is known."""
+"""The document formats, and how to detect them."""
 
 import re
 from collections.abc import Callable
@@ -24,10 +24,10 @@ class Format(NamedTuple):
     """A format.
 
     Attributes:
-        name: what people call it.
-        extensions: of its files, in lower case.
-        root: the name of its root element; None if it is no XML.
-        open: makes the document from bytes, name and encoding.
+        name: the common name.
+        extensions: file extensions, in lower case.
+        root: name of the root element; None if it is not XML.
+        open: creates the document from bytes, name and encoding.
     """
 
     name: str
@@ -48,13 +48,13 @@ FORMATS = (
     Format("reStructuredText", (".rst", ".rest"), None, RestDocument),
     Format("subtitles", (".srt", ".vtt"), None, SubtitleDocument),
 )
-"""All formats that are known by extension. PO, TMX and XLIFF are known by content."""
+"""Formats that are detected by extension. PO, TMX and XLIFF are detected by content."""
 
 _ROOT = re.compile(rb"<([A-Za-z][\w:.-]*)")
 
 
 def find_format(name: str, head: bytes) -> Format | None:
-    """The format of a file by its extension and, for XML, its root element.
+    """Find the format of a file by its extension and, for XML, its root element.
 
     Args:
         name: of the file.

@@ -1,4 +1,4 @@
-"""HTML and XHTML: the texts of block elements, and attributes that people read."""
+"""HTML and XHTML: the texts of block elements, and attributes with text for readers."""
 
 import html
 import re
@@ -21,20 +21,20 @@ INLINE = frozenset({
     "ruby", "s", "samp", "script", "small", "span", "strike", "strong", "style", "sub", "sup",
     "svg", "time", "tt", "u", "var", "wbr",
 })  # fmt: skip
-"""Elements that stand inside of a text; custom elements (with a hyphen) do, too."""
+"""Inline elements; custom elements (with a hyphen) are also inline."""
 SKIPPED = frozenset({"code", "math", "pre", "script", "style", "svg", "xmp"})
-"""Elements whose texts stay as they are."""
+"""Elements whose texts are not translated."""
 _NO_WORDS = frozenset({"math", "script", "style", "svg"})
 ATTRIBUTES = frozenset({
     "title", "alt", "placeholder", "label", "summary", "aria-label", "aria-description",
     "aria-placeholder", "aria-roledescription", "aria-valuetext",
 })  # fmt: skip
-"""Attributes that people read."""
+"""Attributes with text for readers."""
 META = frozenset({
     "description", "keywords", "og:title", "og:description", "og:image:alt", "twitter:title",
     "twitter:description", "twitter:image:alt",
 })  # fmt: skip
-"""``meta`` elements whose content people read."""
+"""``meta`` elements with text for readers."""
 _BUTTONS = frozenset({"submit", "button", "reset"})
 _PARAGRAPH_ENDS = frozenset({
     "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div",
@@ -51,7 +51,7 @@ _IMPLIED: dict[str, frozenset[str]] = {
     "th": frozenset({"td", "th"}),
     "option": frozenset({"option"}),
 }
-"""A start tag → the elements that it ends if one of them is the innermost."""
+"""A start tag → the elements that it closes if one of them is the innermost."""
 _TEMPLATE = re.compile(r"\{\{[^{}]*\}\}|\{%[^{}]*%\}|\{#[^{}]*#\}")
 _CHARSET = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z]\w*);")
@@ -59,7 +59,7 @@ _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _PLAIN = re.compile(r"&(?!(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z]\w*);)|[<>]")
 _SKIPPED_ITEM = "skipped"
 _UNQUOTED = "unquoted"
-"""The note on attributes without quotes; that on others is their quote."""
+"""The note of attributes without quotes; the note of others is their quote."""
 
 
 class _Element(NamedTuple):
@@ -69,9 +69,9 @@ class _Element(NamedTuple):
 
 
 class HtmlDocument(MarkedDocument):
-    """The texts of a page, with inline tags; ``translate="no"``, code and scripts stay.
+    """The texts of a page with inline tags, except ``translate="no"``, code and scripts.
 
-    What a template language has in double braces or ``{% %}`` stays, too.
+    Expressions of template languages, in double braces or ``{% %}``, are also kept.
     """
 
     encodings: ClassVar[tuple[str, ...]] = ("utf-8", "cp1252")
@@ -102,10 +102,10 @@ class HtmlDocument(MarkedDocument):
 
 
 def compose_html(document: MarkedDocument, one: Marked, parts: Sequence[str | Code]) -> str:
-    """A translation as a page writes it; characters that the segment had as references are again.
+    """Write a translation as HTML, with the character references of the segment.
 
     Args:
-        document: the page, or a document that has HTML in it.
+        document: the page, or a document that contains HTML.
         one: the segment.
         parts: the translation.
     """
@@ -129,17 +129,17 @@ def compose_html(document: MarkedDocument, one: Marked, parts: Sequence[str | Co
 
 
 class HtmlReader:
-    """Reads the segments of a page."""
+    """Finds the segments of a page."""
 
     def __init__(self, text: str, is_xml: bool) -> None:
         self.text, self.is_xml = text, is_xml
         self.elements: list[_Element] = []
         self.names: Counter[str] = Counter()
-        """How often each element is open."""
+        """The number of open elements of each name."""
         self.items: list[Item] = []
 
     def segments(self) -> Iterator[Marked]:
-        """All of them, in the order of their ends."""
+        """All segments, in the order of their ends."""
         for token in tokens(self.text, self.is_xml):
             if token.kind == "start":
                 yield from self._start(token)
@@ -202,14 +202,14 @@ class HtmlReader:
             del self.elements[place:]
 
     def _place_of(self, name: str) -> int | None:
-        """The place of the innermost element with a name, among those that are open."""
+        """The index of the innermost open element with this name."""
         if not self.names[name]:
             return None
         found = range(len(self.elements) - 1, -1, -1)
         return next(place for place in found if self.elements[place].name == name)
 
     def _add(self, kind: str, token: Token, is_translated: bool) -> None:
-        """Add markup; what stays together with the markup before it becomes one with that."""
+        """Add markup; adjacent untranslated markup is merged."""
         last = self.items[-1] if self.items else None
         continues = last is not None and last.name == _SKIPPED_ITEM and last.end == token.start
         if last is not None and continues and not is_translated:
@@ -222,7 +222,7 @@ class HtmlReader:
         )
 
     def _add_words(self, token: Token) -> None:
-        """Add words; what a template language has between them is markup."""
+        """Add words; template expressions between them are markup."""
         at = token.start
         for found in _TEMPLATE.finditer(self.text, token.start, token.end):
             self._add_text(at, found.start())

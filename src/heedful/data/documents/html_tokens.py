@@ -1,6 +1,6 @@
-"""The tokens of HTML with their places, after the tokeniser of the HTML standard (section 13.2.5).
+"""HTML tokens with their positions, as in the HTML standard (section 13.2.5).
 
-The tokens are the whole file: each begins where the one before ends. Time is linear in the file.
+Concatenated, the tokens are the whole file. Time is linear in its size.
 """
 
 import re
@@ -14,7 +14,7 @@ _UNQUOTED = re.compile(r"[^ \t\r\n\f>]+")
 _SHORT_COMMENT = re.compile(r"<!--(?:>|->)")
 _MARKUP = re.compile(r"<(?:[!?A-Za-z]|/[^ \t\r\n\f])")
 RAW = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext"})
-"""Elements whose content is no markup and no text."""
+"""Elements whose content is neither markup nor text."""
 ONLY_TEXT = frozenset({"title", "textarea"})
 """Elements whose content is text without tags."""
 
@@ -23,10 +23,10 @@ class Attribute(NamedTuple):
     """An attribute: ``text[start:end]`` is its value, without quotes.
 
     Attributes:
-        name: in lower case.
-        start: of the value.
-        end: of the value.
-        quote: around the value; empty if there is none.
+        name: the name in lower case.
+        start: start of the value.
+        end: end of the value.
+        quote: the quote around the value; empty if there is none.
     """
 
     name: str
@@ -42,10 +42,10 @@ class Token:
     Attributes:
         kind: ``text``, ``start``, ``end`` (tags), ``raw`` (the content of a script and the like) or
             ``other`` (comments, declarations).
-        start: in characters.
-        end: in characters.
-        name: of a tag, in lower case.
-        attributes: of a start tag.
+        start: start in characters.
+        end: end in characters.
+        name: name of a tag, in lower case.
+        attributes: attributes of a start tag.
         closed: whether a start tag ends in ``/>``.
     """
 
@@ -58,17 +58,17 @@ class Token:
 
 
 def tokens(text: str, is_xml: bool = False) -> Iterator[Token]:
-    """The tokens of a page or of a part of one.
+    """Tokenise a page or a part of one.
 
     Args:
         text: the page.
-        is_xml: whether it is XHTML, in which ``<script/>`` has an end.
+        is_xml: whether it is XHTML, in which ``<script/>`` is closed.
     """
     place = 0
     missing: set[str] = set()
 
     def after(sign: str, start: int) -> int:
-        """The end of the next sign; -1 if there is none, which is looked for only once."""
+        """The end of the next occurrence; -1 if there is none, which is remembered."""
         found = -1 if sign in missing else text.find(sign, start)
         if found < 0:
             missing.add(sign)

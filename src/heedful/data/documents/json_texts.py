@@ -12,7 +12,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
 class _String(NamedTuple):
-    """A string value: where it stands, without its quotes, and the keys that lead to it."""
+    """A string value: its position without quotes, and the keys that lead to it."""
 
     start: int
     end: int
@@ -22,8 +22,8 @@ class _String(NamedTuple):
 class JsonDocument(TextSpanDocument):
     """The string values of a JSON file.
 
-    Of Chrome's ``messages.json`` only each ``message`` is a text; of ARB, what stands under keys
-    that begin with ``@`` is none.
+    In Chrome's ``messages.json``, only ``message`` values are texts. In ARB, values below keys that
+    begin with ``@`` are not texts.
     """
 
     def find(self) -> None:
@@ -52,7 +52,7 @@ class JsonDocument(TextSpanDocument):
         return json.dumps(translation, ensure_ascii=self._ascii)[1:-1]
 
     def _strings(self) -> Iterator[_String]:
-        """The string values, from the beginning to the end."""
+        """All string values, in order."""
         opened: list[tuple[str, list[str]]] = []  # objects and arrays, with the key under way
         expects_key = False
         for found in _TOKEN.finditer(self.text):

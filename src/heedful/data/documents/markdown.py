@@ -1,4 +1,4 @@
-"""Markdown: CommonMark with tables, and what widespread extensions add."""
+"""Markdown: CommonMark with tables and common extensions."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _ALONE = re.compile(
     r":{3,}.*|!{3}[ \t].*|\?{3}\+?[ \t].*|={3}[ \t]+\".*|\[![A-Za-z]+\].*|\{:.*\}|\([^\s()]+\)="
     r"|%[ \t].*|\${2}.*|\[TOC\]|\{%[^{}]*%\}|\{\{[^{}]*\}\}"
 )
-"""Lines that extensions of Markdown read as blocks."""
+"""Lines that extensions of Markdown treat as blocks."""
 _SPECIAL = "\\`*_[]<>&~#"
 _HTML = "html"
 
@@ -25,7 +25,7 @@ _HTML = "html"
 class MarkdownDocument(MarkedDocument):
     """The texts of paragraphs, headings, list items, quotes and table cells.
 
-    Code, front matter and definitions of links stay. A hard line break is ``<br>`` in a segment.
+    Code, front matter and link definitions are kept. A hard line break is ``<br>`` in a segment.
     """
 
     def marked(self) -> Iterator[Marked]:
@@ -94,9 +94,9 @@ class MarkdownDocument(MarkedDocument):
         return codes, "".join(words.split())
 
     def _beginning(self, kind: str, flat: str) -> str | None:
-        """What a text must begin with to be one block: nothing of its own, or an escaped sign.
+        """The escaped beginning that keeps a text a single block; empty if it needs none.
 
-        None where it would be another block all the same.
+        None if it would still be another block.
         """
         if kind == "cell":
             return ""
@@ -139,7 +139,7 @@ class MarkdownDocument(MarkedDocument):
                 group.append(line)
 
     def _located(self, token: Token) -> list[Line]:
-        """The lines of a text and where they stand; none if they are not as in the file."""
+        """The lines of a text and their positions; empty if they differ from the file."""
         assert token.map is not None
         found: list[Line] = []
         for number, content in enumerate(token.content.split("\n"), start=token.map[0]):

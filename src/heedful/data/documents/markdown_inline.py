@@ -1,6 +1,7 @@
-"""The markup inside of a Markdown paragraph with its places.
+"""Inline markup of a Markdown paragraph, with positions.
 
-markdown-it-py tells what is markup, as CommonMark has it, but not where; its rules are watched.
+markdown-it-py finds markup according to CommonMark, but without positions. Its rules are therefore
+observed.
 """
 
 import re
@@ -41,7 +42,7 @@ _EXTENSIONS = re.compile(
 
 
 class _Event(NamedTuple):
-    """A rule that matched: where, and the tokens it made with the lengths of their texts."""
+    """A rule that matched: its position, and its tokens with the lengths of their texts."""
 
     rule: str
     start: int
@@ -50,7 +51,7 @@ class _Event(NamedTuple):
 
 
 def parser() -> MarkdownIt:
-    """A parser of CommonMark with tables and strikethrough, whose rules can be watched."""
+    """A parser of CommonMark with tables and strikethrough, with observable rules."""
     made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     for name, rule in _RULES.items():
         made.inline.ruler.at(name, _watched(name, rule))
@@ -71,7 +72,7 @@ def _watched(name: str, rule: Any) -> Any:
 
 
 def find_marks(markdown: MarkdownIt, content: str, references: Mapping[str, Any]) -> list[Mark]:
-    """The markup of a paragraph, from left to right; none overlaps another.
+    """The markup of a paragraph, from left to right, without overlaps.
 
     Args:
         markdown: of :func:`parser`.
@@ -143,7 +144,7 @@ def _marks(state: StateInline, event: _Event) -> list[Mark]:
 
 
 def _link(state: StateInline, event: _Event) -> list[Mark]:
-    """A link's or an image's beginning and end; its end names the reference that it had."""
+    """The beginning and end of a link or image; the end includes its reference."""
     rule, start, end, _ = event
     first = start + (2 if rule == "image" else 1)
     last = state.md.helpers.parseLinkLabel(state, first - 1, rule == "link")
@@ -157,7 +158,7 @@ def _link(state: StateInline, event: _Event) -> list[Mark]:
 
 
 def _delimiters(event: _Event) -> list[Mark]:
-    """The delimiters of a run that are markup; the two signs of ``**`` are one."""
+    """The delimiters of a run that are markup; ``**`` is a single delimiter."""
     marks: list[Mark] = []
     at = event.end
     places: list[tuple[Token, int, int]] = []

@@ -1,6 +1,6 @@
 """Texts with markup: the base class of HTML, Markdown and reStructuredText.
 
-A segment is made of pieces: words, and *codes*, which are markup that its translation must have.
+A segment consists of words and *codes*, which are markup that its translation must contain.
 """
 
 import re
@@ -23,10 +23,10 @@ class Code(NamedTuple):
     """Markup in a segment.
 
     Attributes:
-        text: as the segment has it, on one line.
-        start: where it stands in the file, in characters.
-        end: its end there.
-        written: as a changed segment writes it, if not as the file has it.
+        text: its text in the segment, on one line.
+        start: start in the file, in characters.
+        end: end in the file.
+        written: its form in a changed segment, if it differs from the file.
     """
 
     text: str
@@ -39,11 +39,11 @@ class Marked(NamedTuple):
     """A segment with markup.
 
     Attributes:
-        start: where it stands in the file, in characters.
-        end: its end there.
+        start: start in the file, in characters.
+        end: end in the file.
         pieces: its words and codes.
-        chains: pairs of codes that open and close, as indices of pieces. Other codes are alone.
-        note: what the format has to know when it writes the segment.
+        chains: pairs of opening and closing codes, as indices of pieces. Other codes are single.
+        note: information for the format when it writes the segment.
     """
 
     start: int
@@ -58,16 +58,16 @@ class Marked(NamedTuple):
         return "".join(piece.text if isinstance(piece, Code) else piece for piece in self.pieces)
 
     def has_words(self) -> bool:
-        """Whether there is a letter outside of its codes."""
+        """Whether there is a letter outside of codes."""
         words = (piece for piece in self.pieces if isinstance(piece, str))
         return any(character.isalpha() for piece in words for character in piece)
 
 
 class MarkedDocument(TextSpanDocument):
-    """A file whose segments have markup; a segment may stand inside a code of another.
+    """A file whose segments have markup; a segment may be inside a code of another segment.
 
-    A segment whose translation is the same as the segment keeps its bytes. One whose translation
-    lacks codes, or has others, keeps its source, which a notice counts.
+    A segment with an identical translation keeps its bytes. A translation that lacks codes or has
+    other codes is refused: the source stays, and a notice counts it.
     """
 
     @abstractmethod
@@ -76,15 +76,15 @@ class MarkedDocument(TextSpanDocument):
 
     @abstractmethod
     def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
-        """A translation as it is put into the file; None where that cannot be.
+        """The form of a translation in the file; None if it is impossible.
 
         Args:
             one: the segment.
-            parts: words and codes of the translation, which has the codes of the segment.
+            parts: words and codes of the translation, with the codes of the segment.
         """
 
     def code(self, code: Code) -> str:
-        """A code as it is written, with the translations that stand in it."""
+        """The text of a code, with the translations inside it."""
         if code.written is not None:
             return code.written
         return self._rendered(code.start, code.end, bisect_left(self._starts, code.start + 1))
@@ -122,7 +122,7 @@ class MarkedDocument(TextSpanDocument):
         return data
 
     def _rendered(self, start: int, end: int, place: int) -> str:
-        """A part of the file, with the translations from a segment on that stand in it."""
+        """A part of the file, with the translations inside it."""
         parts: list[str] = []
         at = start
         while place < len(self._marked) and self._starts[place] < end:

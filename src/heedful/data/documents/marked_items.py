@@ -1,4 +1,4 @@
-"""Makes segments of the words and the markup that a format finds in a text, one after the other."""
+"""Builds segments from the words and markup of a text."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from heedful.data.documents.marked import WHITE_SPACE, Code, Marked
 
 RAW = "raw"
-"""The note on a segment in which references and escapes stay as they are in the file."""
+"""The note of a segment in which references and escapes are kept as in the file."""
 BREAK = "<br>"
 """A hard line break in a segment."""
 _SPACE = " \t\r\n\f"
@@ -21,11 +21,11 @@ class Item(NamedTuple):
     Attributes:
         kind: ``words``, ``open``, ``close``, ``alone`` (markup without words, such as an image) or
             ``whole`` (markup with words that stay, such as code).
-        start: where it stands in the file, in characters.
-        end: its end there.
+        start: start in the file, in characters.
+        end: end in the file.
         name: an ``open`` and a ``close`` with the same name belong together.
         text: as the segment has it; by default as the file has it, on one line.
-        written: as a changed segment writes it, if not as the file has it.
+        written: its form in a changed segment, if it differs from the file.
         raw: words with references and escapes; by default as the file has them, on one line.
     """
 
@@ -39,15 +39,15 @@ class Item(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Markup, or a character that is written with more than itself.
+    """Markup, or an escaped character.
 
     Attributes:
         kind: ``open``, ``close``, ``alone`` or ``whole`` as those of :class:`Item`; ``character``
             (an escape or a reference), ``soft`` or ``hard`` (a line break).
-        start: in the paragraph, in characters.
-        end: in the paragraph.
+        start: start in the paragraph, in characters.
+        end: end in the paragraph.
         name: an ``open`` and a ``close`` with the same name belong together.
-        text: what a character is; what a link's end has to be in a changed text.
+        text: the unescaped character; for the end of a link, its form in a changed text.
     """
 
     kind: str

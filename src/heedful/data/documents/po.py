@@ -33,7 +33,7 @@ ESCAPES = str.maketrans(
 
 
 class Slot(NamedTuple):
-    """An empty ``msgstr`` and the segment that fills it."""
+    """An empty ``msgstr`` and its segment."""
 
     entry: Entry
     form: int
@@ -41,9 +41,9 @@ class Slot(NamedTuple):
 
 
 class PoDocument(Document):
-    """The entries with an empty ``msgstr``; a plural's form is filled from what it translates.
+    """The entries with an empty ``msgstr``; a plural form is filled from its source.
 
-    Forms of one entry that translate the same text share a segment.
+    Forms of an entry with the same source share a segment.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class PoDocument(Document):
         lines[place] = f"#, fuzzy{ending}\n{lines[place]}"
 
     def _first_comment_line(self, entry: Entry) -> int:
-        """The index of the first line of an entry, its comments included."""
+        """The index of the first line of an entry, including its comments."""
         place = entry.line - 1
         while place > 0 and self._lines[place - 1].startswith("#"):
             place -= 1
@@ -148,9 +148,9 @@ class PoDocument(Document):
 
 
 def _like(translation: str, source: str) -> str:
-    """The translation with a line feed at either end just where the source has one.
+    """Add or remove line feeds at both ends of a translation, as in the source.
 
-    msgfmt refuses a catalogue where the two differ in that.
+    msgfmt refuses catalogues in which they differ.
     """
     first = "\n" if source.startswith("\n") else ""
     last = "\n" if source.endswith("\n") else ""

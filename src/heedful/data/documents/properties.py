@@ -17,7 +17,7 @@ _WRITTEN = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\f": "\\f"}
 
 
 class PropertiesDocument(TextSpanDocument):
-    """The texts of a ``.properties`` file; characters are escaped where the file does so."""
+    """The texts of a ``.properties`` file; characters are escaped if the file escapes them."""
 
     encodings: ClassVar[tuple[str, ...]] = ("utf-8", "iso-8859-1")
 
@@ -51,5 +51,5 @@ def _unescaped(found: "re.Match[str]") -> str:
 
 
 def _joined_surrogates(text: str) -> str:
-    """A text whose characters beyond U+FFFF were written as two escapes."""
+    """Join escaped surrogate pairs to characters."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class QtDocument(XmlDocument):
-    """The messages with an empty translation; they stay ``unfinished`` unless from a memory."""
+    """The messages with an empty translation; only matches of a memory are finished."""
 
     def __init__(self, data: bytes, name: str, encoding: str | None = None) -> None:
         super().__init__(data, name, encoding, "TS")

@@ -62,7 +62,7 @@ class Block(NamedTuple):
             ``unended``: a paragraph without an empty line before what is indented after it.
         lines: its lines.
         start: where the block stands in the file: a title's with its lines above and below.
-        end: its end there.
+        end: end in the file.
     """
 
     kind: str

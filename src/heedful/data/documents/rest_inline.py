@@ -37,7 +37,7 @@ ESCAPE = "escape"
 
 
 def find_marks(content: str) -> list[Mark]:
-    """The markup of a paragraph, from left to right; none overlaps another.
+    """The markup of a paragraph, from left to right, without overlaps.
 
     Line breaks outside of markup are ``soft``.
 

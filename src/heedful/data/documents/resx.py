@@ -13,7 +13,7 @@ _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
 class ResxDocument(XmlDocument):
-    """The texts of a resource file; binary resources and references to files stay."""
+    """The texts of a resource file; binary resources and file references are kept."""
 
     def __init__(self, data: bytes, name: str, encoding: str | None = None) -> None:
         super().__init__(data, name, encoding, ".resx")

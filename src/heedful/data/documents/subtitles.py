@@ -8,7 +8,7 @@ _TIME = re.compile(r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->[ \t]*(?:\d+:)?\d+:\
 
 
 class SubtitleDocument(TextSpanDocument):
-    """The texts of the cues; the lines of one are one segment, and stay as many."""
+    """The texts of cues. The lines of a cue are one segment and keep their number."""
 
     def find(self) -> None:
         place = 0

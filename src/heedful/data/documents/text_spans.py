@@ -1,4 +1,4 @@
-"""Documents whose texts stand between other characters and are replaced where they stand."""
+"""Documents whose texts are replaced in place."""
 
 import codecs
 from abc import abstractmethod
@@ -17,21 +17,21 @@ _MARKS = (
 
 
 class TextSpanDocument(Document):
-    """A file of one language: every text is translated in its place.
+    """A file of one language: every text is replaced by its translation.
 
-    A subclass finds the texts and calls :meth:`add`. Everything else stays as it is, byte for byte.
+    A subclass finds the texts and calls :meth:`add`. All other bytes are kept.
 
     Args:
-        data: the file's bytes, uncompressed.
+        data: the uncompressed bytes of the file.
         name: the name in messages.
-        encoding: the text's encoding; by its mark, else the format's, unless given.
+        encoding: encoding of the text; default: by its byte order mark, else that of the format.
     """
 
     declares_encoding: ClassVar[bool] = False
     encodings: ClassVar[tuple[str, ...]] = ("utf-8",)
-    """The encodings of the format, tried in this order where the file has no mark."""
+    """The encodings of the format, tried in this order if the file has no byte order mark."""
     references: ClassVar[bool] = False
-    """Whether a character that the encoding lacks can be written as a reference (``&#8212;``)."""
+    """Whether characters that the encoding lacks can be written as references (``&#8212;``)."""
 
     def __init__(self, data: bytes, name: str, encoding: str | None = None) -> None:
         super().__init__(name)
@@ -51,16 +51,16 @@ class TextSpanDocument(Document):
         """Call :meth:`add` for each text of ``self.text``.
 
         Raises:
-            UserError: the file is broken; the message has the line.
+            UserError: the file is invalid; the message has the line.
         """
 
     def encodings_of(self, data: bytes) -> Sequence[str]:
-        """The encodings to try for a file without a mark."""
+        """The encodings to try for a file without a byte order mark."""
         return self.encodings
 
     @abstractmethod
     def escaped(self, place: int, translation: str) -> str:
-        """A translation as the file writes it."""
+        """Escape a translation for the file."""
 
     @property
     def text(self) -> str:
@@ -68,18 +68,18 @@ class TextSpanDocument(Document):
         return self._text
 
     def add(self, start: int, end: int, segment: str) -> None:
-        """Note a text: where it stands, and what it says; white space alone is left out."""
+        """Add a text with its position; blank texts are skipped."""
         if segment.strip():
             self._places.append((start, end))
             self.segments.append(segment)
             self.contexts.append(None)
 
     def line_of(self, place: int) -> int:
-        """The number of the line of a character, from 1."""
+        """The line number of a character, from 1."""
         return 1 + self._text.count("\n", 0, place)
 
     def broken(self, place: int, what: str) -> UserError:
-        """The error for a broken file."""
+        """The error for an invalid file."""
         return UserError(f"{self.name}:{self.line_of(place)}: {what}")
 
     def _decode(self, data: bytes, codecs_to_try: Sequence[str]) -> tuple[str, str]:
@@ -112,10 +112,10 @@ class TextSpanDocument(Document):
         return self._encoded("".join([*parts, self._text[last:]]))
 
     def _encoded(self, text: str) -> bytes:
-        """A text as the file's bytes.
+        """Encode a text for the file.
 
         Raises:
-            UserError: the encoding lacks a character.
+            UserError: the encoding does not have a character.
         """
         try:
             errors = "xmlcharrefreplace" if self.references else "strict"

@@ -1,4 +1,4 @@
-"""TMX documents: units without the target language get it, marked by a ``prop`` for review."""
+"""TMX documents: the target is added to units that lack it, marked for review by a ``prop``."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ PROP = f'<prop type="{REVIEW_TYPE}">{REVIEW_TEXT}</prop>'
 
 
 class TmxDocument(XmlDocument):
-    """The units with the source language, and the target language absent or empty."""
+    """The units with the source language whose target is absent or empty."""
 
     def __init__(
         self, data: bytes, name: str, source: str, target: str, encoding: str | None

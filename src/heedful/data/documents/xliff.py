@@ -26,11 +26,11 @@ STATES = {
     "exact": 'state="translated" state-qualifier="exact-match"',
     "context": 'state="translated" state-qualifier="id-match"',
 }
-"""The attributes of a target, by the kind of match in a memory that it comes from."""
+"""The attributes of a target, by its kind of memory match."""
 
 
 class XliffDocument(XmlDocument):
-    """The translatable units whose target is empty or absent, of the files in the languages."""
+    """The translatable units with an empty or absent target, of files in these languages."""
 
     def __init__(
         self, data: bytes, name: str, source: str | None, target: str | None, encoding: str | None

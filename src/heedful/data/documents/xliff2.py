@@ -19,7 +19,7 @@ STATES = {
     "exact": 'state="translated" subState="heedful:exact-match"',
     "context": 'state="translated" subState="heedful:id-match"',
 }
-"""The attributes of a segment, by the kind of match in a memory that its target comes from."""
+"""The attributes of a segment, by the kind of memory match of its target."""
 
 
 class Xliff2Document(XmlDocument):

@@ -29,13 +29,13 @@ class Span(NamedTuple):
 
 
 class XmlDocument(Document):
-    """A document of units, held as UTF-8 while it is worked on and in its own encoding outside.
+    """A document of units, kept as UTF-8 in memory and written in its own encoding.
 
     Args:
-        data: the file's bytes, uncompressed.
+        data: the uncompressed bytes of the file.
         name: the name in messages.
-        encoding: its encoding, where it was given.
-        kind: the format's name, for errors.
+        encoding: its encoding, if given.
+        kind: name of the format, for messages.
     """
 
     def __init__(self, data: bytes, name: str, encoding: str | None, kind: str) -> None:
@@ -51,7 +51,7 @@ class XmlDocument(Document):
         self._newline = "\r\n" if b"\r\n" in self._bytes else "\n"
 
     def add_segment(self, segment: Segment) -> None:
-        """Note a source to translate, with the inline codes that its translation should have."""
+        """Add a source to translate, with its inline codes."""
         self.segments.append(segment.text)
         self._codes.append(segment.codes)
 
@@ -60,19 +60,19 @@ class XmlDocument(Document):
         return self._spans[element]
 
     def start_tag(self, element: "etree._Element") -> str:
-        """An element's start tag, as it is written."""
+        """The start tag of an element, as written in the file."""
         start = self.span(element).start
         return self._bytes[start : end_of_tag(self._bytes, start)].decode("utf-8")
 
     def indentation(self, element: "etree._Element") -> str:
-        """The white space between an element and what stands before it, if there is only that."""
+        """The white space before an element, if only white space precedes it."""
         start = self.span(element).start
         before = self._bytes[:start].rstrip(b" \t\r\n")
         return self._bytes[len(before) : start].decode("utf-8") if before.endswith(b">") else ""
 
     @abstractmethod
     def edit(self, place: int, content: str) -> Edit:
-        """The edit that puts a content, already XML, into the target of a segment."""
+        """The edit that inserts content (as XML) in the target of a segment."""
 
     def _original(self) -> bytes:
         return self._data
@@ -150,7 +150,7 @@ def element_spans(data: bytes) -> list[Span]:
 
 
 def end_of_tag(data: bytes, start: int) -> int:
-    """The place after the ``>`` that ends the start tag at ``start``."""
+    """The position after the ``>`` of the start tag at ``start``."""
     found = TAG.match(data, start)
     if found is None:
         raise ValueError(f"no tag at byte {start}")
@@ -158,7 +158,7 @@ def end_of_tag(data: bytes, start: int) -> int:
 
 
 def check_references(unit: "etree._Element", name: str) -> None:
-    """Refuse a unit with entity references, as the readers do."""
+    """Raise an error for a unit with entity references, as readers do."""
     refuse_references(unit, name)
 
 

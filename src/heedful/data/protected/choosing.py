@@ -1,4 +1,4 @@
-"""Chooses the rules for a corpus: those that find the same spans on both sides."""
+"""Choose the rules for a corpus: those that find equal spans on both sides."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ ALWAYS: tuple[str, ...] = (
     "icu", "tags", "url", "email", "entity", "printf", "brace", "qt", "path", "identifier",
     "number",
 )  # fmt: skip
-"""Rules whose spans are hardly ever anything else."""
+"""Rules that are almost never wrong."""
 _SAMPLE = 20_000
 _SHARE = 0.002
-"""Of pairs in which a rule's spans must be the same on both sides."""
+"""Minimum share of pairs in which the spans of a rule are equal on both sides."""
 
 
 def usual_rules(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """The rules for a corpus: all that are safe, and markup that it has on both sides.
+    """The rules for a corpus: all safe rules, and rules for markup that both sides have.
 
     Args:
-        pairs: sources and targets; the first 20,000 are looked at.
+        pairs: sources and targets; only the first 20,000 are used.
     """
     found: Counter[str] = Counter()
     count = 0

@@ -1,4 +1,4 @@
-"""Numbers as a language writes them: decimal and grouping separators of the Unicode CLDR."""
+"""Localise numbers: decimal and grouping separators from the Unicode CLDR."""
 
 import re
 from functools import cache
@@ -10,7 +10,7 @@ _SPACES = "\u00a0\u202f"
 
 @cache
 def separators(language: str) -> tuple[str, str] | None:
-    """The decimal and the grouping separator of a language; None if the CLDR does not have it."""
+    """The decimal and grouping separators of a language; None if the CLDR does not have it."""
     try:
         locale = Locale.parse(re.sub("[-@].*$", "", language.replace("-", "_")))
     except (UnknownLocaleError, ValueError, TypeError):
@@ -21,15 +21,15 @@ def separators(language: str) -> tuple[str, str] | None:
 
 
 def localise(number: str, source: str | None, target: str | None) -> str:
-    """A number of one language as another writes it.
+    """Convert a number from one language to another.
 
-    What is no decimal number of the source language (a version, a time, a date, a year) stays as
-    it is, and so does everything where a language is unknown.
+    Texts that are not decimal numbers of the source language (versions, times, dates, years) are
+    not changed, and neither are numbers of unknown languages.
 
     Args:
-        number: as it stands in the source.
-        source: the source's language code.
-        target: the target's language code.
+        number: the number in the source.
+        source: code of the source language.
+        target: code of the target language.
 
     Example:
         >>> localise("1,234.5", "en", "de"), localise("3.11.2", "en", "de")

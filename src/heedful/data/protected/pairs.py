@@ -1,4 +1,4 @@
-"""Protected spans on both sides of a pair, which training replaces by the same placeholders."""
+"""Protected spans on both sides of a pair, which training replaces with equal placeholders."""
 
 import re
 from collections import defaultdict
@@ -25,8 +25,8 @@ class Rules:
 
     Attributes:
         names: of :data:`heedful.data.protected.rules.NAMES`, or expressions between slashes.
-        source: the source's language code, for numbers.
-        target: the target's language code, for numbers.
+        source: code of the source language, for numbers.
+        target: code of the target language, for numbers.
         known: spans of certain texts that are known without rules, such as a document's markup.
     """
 
@@ -36,11 +36,11 @@ class Rules:
     known: KnownSpans = field(default_factory=KnownSpans, compare=False)
 
     def rendering(self, rule: str, text: str) -> str:
-        """What a span of the source is in the target."""
+        """The text of a source span in the target."""
         return localise(text, self.source, self.target) if rule == "number" else text
 
     def protect(self, text: str) -> Protected:
-        """A source with placeholders, which stand for what the spans are in the target."""
+        """Replace spans of a source with placeholders for their texts in the target."""
         known = self.known.of(text)
         own = known or any(rule.startswith("/") for rule in self.names)
         if not own and not _MAY_HAVE.search(text):
@@ -64,10 +64,10 @@ Key = tuple[str, ...]
 
 
 def protect_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair:
-    """A pair whose common protected spans are the same placeholders on both sides.
+    """Replace common protected spans of a pair with equal placeholders on both sides.
 
-    A span that does not occur as often on the other side stays as text on both: a model must not
-    learn to drop it, or to invent it.
+    A span that does not occur equally often on both sides remains text, so that a model does not
+    learn to drop or invent it.
 
     Args:
         pair: texts.
@@ -83,10 +83,11 @@ def protect_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair:
 
 
 def protect_training_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair | None:
-    """As :func:`protect_pair`, so that a model does not learn to write spans by itself.
+    """The same as :func:`protect_pair`, for training: targets without spans of their own.
 
-    Markers of emphasis that the target alone has are taken out of it: translators emphasise foreign
-    words. A pair whose target has any other span of its own is no example: the result is None.
+    Markers of emphasis that only the target has are removed, because translators emphasise foreign
+    words. If the target has any other span of its own, the pair is not a training example and the
+    result is None.
     """
     source, target = protect_both(pair, rules, first)
     looks_like = [span for span in find_spans(pair.target, ()) if span.rule == LITERAL]
@@ -103,7 +104,7 @@ def protect_training_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair | No
 
 
 def protect_both(pair: Pair, rules: Rules, first: int = 0) -> tuple[Protected, Protected]:
-    """As :func:`protect_pair`: both sides, with what the placeholders stand for in each."""
+    """The same as :func:`protect_pair`, with the texts of the placeholders on both sides."""
     found, other = find_spans(pair.source, rules.names), find_spans(pair.target, rules.names)
     if not found or not other:
         return Protected(pair.source, {}), Protected(pair.target, {})
@@ -125,7 +126,7 @@ def _chains(text: str, spans: Sequence[Span]) -> list[list[tuple[Span, str]]]:
 def _partners(
     source: list[list[tuple[Span, str]]], target: list[list[tuple[Span, str]]], rules: Rules
 ) -> dict[Span, Span]:
-    """Span of the source → the span of the target that it becomes."""
+    """Map spans of the source to spans of the target."""
     wanted: dict[Key, list[list[tuple[Span, str]]]] = defaultdict(list)
     there: dict[Key, list[list[tuple[Span, str]]]] = defaultdict(list)
     for chain in target:

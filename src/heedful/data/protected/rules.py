@@ -1,8 +1,8 @@
-"""Rules that find what a translation must keep: placeholders, markup, addresses, numbers.
+"""Rules that find protected spans: placeholders, markup, addresses, numbers.
 
-A rule is a regular expression. Its whole match is one protected span, unless it has groups: then
-each group that matched is a span, the spans form a chain that keeps its order, and the text between
-them is translated. ``**bold**`` is such a chain of two, an ICU plural a longer one.
+A rule is a regular expression. Its match is one protected span, unless it has groups: then each
+matched group is a span, the spans form a chain that keeps its order, and the text between them is
+translated. ``**bold**`` is a chain of two spans, an ICU plural a longer one.
 """
 
 import re
@@ -77,7 +77,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"|(?<![\w.,])[+\-−]?\d+(?![\w]|[.,]\d)",
     ),
 }
-"""Rule → its expressions, tried one after the other: what is whole before what encloses it."""
+"""Rule → its expressions, in the order in which they are tried."""
 
 LITERAL = "literal"
 """The rule for texts that look like placeholder tokens; it always applies."""
@@ -86,7 +86,7 @@ NAMES = (
     "literal", "icu", "rest", "markdown", "tags", "url", "email", "entity", "printf", "brace",
     "qt", "escape", "path", "identifier", "number",
 )  # fmt: skip
-"""All rules. An earlier one has precedence where two match at the same place."""
+"""All rules, in the order of precedence."""
 
 _TAG = re.compile(
     r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.\-]*)"
@@ -110,7 +110,7 @@ VOID = frozenset(
         "wbr",
     ]
 )
-"""Elements of HTML without an end tag."""
+"""HTML elements without an end tag."""
 
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 _BRANCH = re.compile(r"\s*(?:offset:\s*\d+\s*)?(?:=\d+|[\w\-]+)\s*\{")
@@ -121,7 +121,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     """A rule's regular expression.
 
     Raises:
-        UserError: it is none, or it matches the empty text.
+        UserError: the expression is invalid, or it matches the empty text.
     """
     try:
         found = re.compile(pattern)
@@ -135,10 +135,10 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def check_rules(rules: Iterable[str]) -> None:
-    """Refuse what is neither the name of a rule nor a regular expression between slashes.
+    """Check that rules are names or regular expressions between slashes.
 
     Raises:
-        UserError: names the entry and what is possible.
+        UserError: the message has the entry and the possible names.
     """
     for rule in rules:
         if rule.startswith("/") and rule.endswith("/") and len(rule) > 2:
@@ -166,7 +166,7 @@ def may_match(characters: set[str], rule: str) -> bool:
 
 
 def matches(text: str, rule: str) -> Iterator[Sequence[Piece]]:
-    """The chains of spans that a rule finds in a text, from left to right; most have one span."""
+    """The chains of spans that a rule finds in a text; most chains have one span."""
     if rule == "tags":
         yield from _tags(text)
     elif rule == "icu":
@@ -180,7 +180,7 @@ def matches(text: str, rule: str) -> Iterator[Sequence[Piece]]:
 
 
 def _tags(text: str) -> Iterator[Sequence[Piece]]:
-    """Start and end tags as chains of two; tags without a partner, and comments, alone."""
+    """Pairs of tags as chains of two spans; tags without a partner and comments as single spans."""
     if "<" not in text:
         return
     open_tags: list[tuple[str, Piece]] = []
@@ -202,9 +202,9 @@ def _tags(text: str) -> Iterator[Sequence[Piece]]:
 
 
 def _icu(text: str) -> Iterator[Sequence[Piece]]:
-    """The frames of plural and select arguments, and the signs ``#`` in their branches.
+    """The frames of plural and select arguments, and ``#`` in their branches.
 
-    The rest of the branches' texts stays free.
+    The texts of branches are translated.
     """
     place = 0
     while found := _ICU.search(text, place):

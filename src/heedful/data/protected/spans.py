@@ -1,7 +1,7 @@
-"""Protected spans: parts of a text that its translation must have as they are.
+"""Protected spans: parts of a text that its translation must contain unchanged.
 
-They become placeholder tokens (``⟦0⟧`` to ``⟦63⟧``), which every vocabulary of subwords has. They
-are put back into the translation.
+They become placeholder tokens (``⟦0⟧`` to ``⟦63⟧``), which every subword vocabulary has, and are
+restored in the translation.
 """
 
 import re
@@ -14,10 +14,10 @@ from heedful.data.protected.rules import LITERAL, NAMES, matches, may_match
 from heedful.data.subwords import PLACEHOLDERS
 
 SINGLES, ORDERED, PAIRS = 24, 8, 16
-"""The largest numbers of single spans, ordered spans and pairs in one text.
+"""Maximum numbers of single spans, ordered spans and pairs in a text.
 
-The placeholders have numbers in this order. Further single spans and pairs stay as text; if there
-are too many ordered spans, all of them are single.
+Placeholders are numbered in this order. Further single spans and pairs remain text; if there are
+too many ordered spans, they become single spans.
 """
 
 _UNNAMED = re.compile(r"%[^%($]*[A-Za-z@]|\{(?:![rsa])?(?::[^{}]*)?\}")
@@ -28,11 +28,11 @@ class Span(NamedTuple):
     """A protected span: ``text[start:end]``.
 
     Attributes:
-        start: in characters.
-        end: in characters, exclusive.
+        start: start in characters.
+        end: end in characters, exclusive.
         rule: the rule that found it.
-        chain: spans with the same number keep their order and nest, like brackets.
-        ordered: whether it keeps its order among all such spans, as ``%s`` without a name does.
+        chain: spans with the same number keep their order and nest like brackets.
+        ordered: whether it keeps its order among such spans, as ``%s`` without a name does.
     """
 
     start: int
@@ -44,15 +44,15 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Protected:
-    """A text whose protected spans are placeholder tokens.
+    """A text with placeholder tokens for its protected spans.
 
     Attributes:
         text: with placeholders.
-        spans: number of the placeholder → the text that it stands for.
-        chains: numbers of placeholders that keep their order and nest, like brackets; a
-            placeholder without a partner is in none.
-        left: spans that stayed as text, because there were too many.
-        percent: whether the text is a format string, in which a percent sign is written ``%%``.
+        spans: number of the placeholder → its text.
+        chains: numbers of placeholders that keep their order and nest like brackets; single
+            placeholders are in no chain.
+        left: number of spans that remain text because there are too many.
+        percent: whether the text is a format string, in which ``%%`` is a percent sign.
     """
 
     text: str
@@ -63,14 +63,14 @@ class Protected:
 
     @property
     def load(self) -> float:
-        """The share of the placeholders of a kind that the text needs; above 1 if some lack."""
+        """The share of placeholders that the text needs; above 1 if there are too few."""
         pairs = sum(number >= SINGLES + ORDERED for number in self.spans) / 2
         singles = sum(number < SINGLES for number in self.spans)
         load = max(singles / SINGLES, pairs / PAIRS)
         return load if not self.left else 1 + (self.left + singles + pairs) / SINGLES
 
     def is_kept(self, translation: str) -> bool:
-        """Whether a translation has each placeholder once, no other, and chains in order."""
+        """Whether a translation has each placeholder once, no others, and chains in order."""
         found = [int(number) for number in _PLACEHOLDER.findall(translation)]
         ordered = [number for number in found if SINGLES <= number < SINGLES + ORDERED]
         if sorted(found) != sorted(self.spans) or ordered != sorted(ordered):
@@ -90,16 +90,15 @@ class Protected:
         return True
 
     def _follows(self, found: Sequence[int], number: int) -> bool:
-        """Whether a placeholder stands before one that should precede it in its chain."""
+        """Whether a placeholder is before one that should precede it in its chain."""
         chain = next(chain for chain in self.chains if number in chain)
         before = chain[chain.index(number) - 1]
         return found.index(before) > found.index(number)
 
     def restore(self, translation: str) -> str:
-        """The translation with its placeholders replaced by what they stand for.
+        """Replace the placeholders of a translation with their texts.
 
-        A placeholder that stands for nothing is left out. Percent signs of a format string that
-        stand for themselves are escaped.
+        Unknown placeholders are removed. Other percent signs of a format string are escaped.
         """
         if self.percent:
             translation = translation.replace("%", "%%")
@@ -111,9 +110,9 @@ KNOWN = "known"
 
 
 def find_spans(text: str, rules: Sequence[str], known: Chains = ()) -> list[Span]:
-    """The protected spans of a text, from left to right; none overlaps another.
+    """The protected spans of a text, from left to right, without overlaps.
 
-    What looks like a placeholder token is always protected. Where two rules match at the same
+    Text that looks like a placeholder token is always protected. If two rules match at the same
     place, known spans have precedence, then the user's own expressions, then the earlier rule of
     :data:`heedful.data.protected.rules.NAMES`.
     """
@@ -141,12 +140,12 @@ def is_ordered(text: str, rule: str) -> bool:
 
 
 def _precedence(rule: str) -> tuple[int, str]:
-    """The user's own expressions first, in an order that does not change; then as named."""
+    """The sort key of a rule: the user's expressions first, then the order of the names."""
     return (NAMES.index(rule), "") if rule in NAMES else (-1, rule)
 
 
 def _nested(spans: list[Span]) -> list[Span]:
-    """The spans, where chains that overlap without nesting are cut into single spans."""
+    """Divide chains that overlap without nesting into single spans."""
     last = {span.chain: place for place, span in enumerate(spans)}
     first: dict[int, int] = {}
     for place, span in enumerate(spans):
@@ -171,7 +170,7 @@ def _nested(spans: list[Span]) -> list[Span]:
 
 
 def replace_spans(text: str, spans: Sequence[Span], first: int = 0) -> Protected:
-    """A text with placeholders in place of its spans.
+    """Replace the spans of a text with placeholders.
 
     The ends of a chain become a pair of placeholders: ``⟦32⟧`` opens what ``⟦33⟧`` closes, and so
     on to ``⟦62⟧`` and ``⟦63⟧``. Several ordered spans become ``⟦24⟧`` to ``⟦31⟧``, all others
@@ -179,8 +178,8 @@ def replace_spans(text: str, spans: Sequence[Span], first: int = 0) -> Protected
 
     Args:
         text: the text.
-        spans: of :func:`find_spans`, all or some of them, whole chains.
-        first: where the numbers start; they count on from it and begin again after the last.
+        spans: all or some of the spans from :func:`find_spans`, as whole chains.
+        first: the first number; numbers wrap around.
 
     Example:
         >>> text = "Open <b>%s</b> now"
@@ -204,9 +203,9 @@ def replace_spans(text: str, spans: Sequence[Span], first: int = 0) -> Protected
 
 
 def number_spans(spans: Sequence[Span], first: int = 0) -> dict[Span, int]:
-    """The number of each span's placeholder, in the order of the spans.
+    """The number of the placeholder of each span, in the order of spans.
 
-    Spans for which no number is left are missing, and so is the rest of their chain.
+    Chains for which no number is left are omitted.
     """
     chains: dict[int, list[Span]] = {}
     for span in spans:
@@ -235,5 +234,5 @@ def number_spans(spans: Sequence[Span], first: int = 0) -> dict[Span, int]:
 
 
 def protect(text: str, rules: Sequence[str], first: int = 0) -> Protected:
-    """A text with placeholders in place of what the rules find."""
+    """Replace the spans that the rules find with placeholders."""
     return replace_spans(text, find_spans(text, rules), first)
