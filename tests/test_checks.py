@@ -49,6 +49,8 @@ XLIFF = """<?xml version="1.0"?>
         ("<b>One</b>", "</b>Eins<b>", ["tags"]),
         ("1,234.5 of 12", "1.234,5 von 12", []),
         ("in 2024", "in 2023", ["numbers"]),
+        ("new in version 3.14", "neu: 3.14", []),
+        ("new in version 3.14", "neu: 3.15", ["numbers"]),
         ("Save", "", ["untranslated"]),
         ("", "", []),
         ("Mozilla Browser", "Mozilla Browser", ["same"]),

@@ -49,6 +49,7 @@ TEXTS = [
         ("markdown", "[text](http://a.b) `x`", ["[", "](http://a.b)", "`x`"]),
         ("number", "in 2024, 1,234.5 or 7 of 12:30", ["2024", "1,234.5", "7", "12:30"]),
         ("path", "/usr/bin and C:\\Temp\\x --no-check well--known", None),
+        ("identifier", "in version 3.14. Not 3.14", ["3.14"]),
         ("identifier", "call foo_bar() with camelCase, UTF-8 and x86, not Word", None),
         ("icu", "{n, plural, =0 {none} other {# files}}", None),
         ("/ACME-\\d+/", "ACME-12 and ACME", ["ACME-12"]),

@@ -28,6 +28,7 @@ SERIOUS = frozenset({"placeholders", "tags", "numbers", "untranslated", "length"
 """Checks whose findings mean that a file should not be delivered."""
 
 _NUMBER = re.compile(r"\d+")
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
 _DOUBLED = re.compile(r"\b(\w+)\s+\1\b", re.IGNORECASE)
 _ENDS = {"…": "…", "...": "…", ".": ".", "。": ".", "?": "?", "？": "?", "؟": "?", "!": "!"}
 _ENDS |= {"！": "!", ":": ":", "：": ":"}
@@ -113,7 +114,7 @@ def _by_check(text: str, spans: Iterable[Span]) -> dict[str, Counter[str]]:
     """The texts of spans by the check that compares them; numbers have their own check."""
     found: dict[str, Counter[str]] = {"placeholders": Counter(), "markup": Counter()}
     for span in spans:
-        if span.rule != "number":
+        if not _is_number(text, span):
             check = "markup" if span.rule in ("rest", "markdown") else "placeholders"
             found[check][text[span.start : span.end]] += 1
     return found
@@ -129,6 +130,11 @@ def _numbers(source: str, target: str, rules: Rules) -> tuple[Counter[str], Coun
     return own - other, other - own
 
 
+def _is_number(text: str, span: Span) -> bool:
+    """Whether a span is a number, or a version, which may be a number in the other language."""
+    return span.rule == "number" or _VERSION.fullmatch(text, span.start, span.end) is not None
+
+
 def _without_spans(text: str, rules: Rules) -> str:
     return _without(text, rules.names)
 
@@ -136,6 +142,8 @@ def _without_spans(text: str, rules: Rules) -> str:
 def _without(text: str, names: Sequence[str]) -> str:
     parts, place = [], 0
     for span in find_spans(text, names):
+        if "number" not in names and _is_number(text, span):
+            continue
         parts.append(text[place : span.start])
         place = span.end
     return " ".join([*parts, text[place:]])

@@ -65,6 +65,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "identifier": (
         r"\b[A-Za-z_]\w*(?:\.\w+)*\(\)"
+        # A version is not a decimal number, which would be localised.
+        r"|(?:(?<=[Vv]ersion )|(?<=[Vv]ersions ))\d+(?:\.\d+)+(?!\w)"
         r"|\b[A-Za-z]*\w*_\w+(?:\.\w+)*\b"
         r"|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b"
         r"|\b[A-Z][A-Za-z]*-\d+\b"
