@@ -3,6 +3,8 @@
 If HEEDFUL_TEST_SEED is an integer, it is added to every seed that a test passes to
 ``torch.manual_seed`` or to a ``torch.Generator``. Seeds set by the library, such as that of a
 recipe, do not change.
+
+Property tests draw the same examples in every run, and others with HEEDFUL_TEST_SEED.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from hypothesis import settings
 
 OFFSET = int(os.environ.get("HEEDFUL_TEST_SEED") or 0)
 _seed_all = torch.manual_seed
@@ -36,6 +40,16 @@ class ShiftedGenerator(torch.Generator):
 if OFFSET:
     torch.manual_seed = manual_seed
     torch.Generator = ShiftedGenerator  # type: ignore[misc]
+
+
+settings.register_profile("heedful", derandomize=not OFFSET)
+settings.load_profile("heedful")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if OFFSET:
+        config.option.hypothesis_seed = str(OFFSET)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

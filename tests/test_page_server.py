@@ -212,6 +212,7 @@ def test_by_keyboard_alone(chromium: Any, address: str) -> None:
         keys = it.page.keyboard
 
         def until(selector: str) -> None:
+            it.page.wait_for_selector(f"{selector} >> visible=true")  # the page is built late
             for _ in range(40):
                 if it.page.evaluate("one => document.activeElement.matches(one)", selector):
                     seen = it.page.evaluate(

@@ -17,6 +17,8 @@ _REFERENCE = re.compile(r"[`<]([^`<>]+?)(?:`_|_>`_)(?![\w`])|(?<![\w`])([A-Za-z0
 _MARGIN = 2
 """Characters by which the lines around titles may be longer than these and still follow them."""
 _SEPARATOR = "\\ "
+_LITERAL = re.compile(r"[ \t]*::[ \t]*$", re.MULTILINE)
+"""What announces a literal block, behind the text of a paragraph."""
 _SPECIAL = re.compile(r"[\\*`|]|_(?![^\W_])|(?<!\w)\[")
 
 
@@ -48,13 +50,15 @@ class RestDocument(MarkedDocument):
     def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
         parts = [part if isinstance(part, Code) else one_line(part) for part in parts]
         ends = {one.pieces[place] for chain in one.chains for place in chain}
+        announced = _LITERAL.match(self.text, one.end)
+        literal = announced[0] if announced else ""
         for is_escaped in (False, True):
             written = _separated(_escaped(parts) if is_escaped else parts, ends)
             flat = "".join(part.text if isinstance(part, Code) else part for part in written)
             if _signature(_read(flat)) != _signature(parts):
                 continue
             for start in ("", "\\"):
-                if _is_whole(one.note, start + flat):
+                if _is_whole(one.note, start + flat, literal):
                     own = (self.code(part) if isinstance(part, Code) else part for part in written)
                     text = start + "".join(own)
                     if one.note == UNENDED:  # on one line, it would be the term of a definition
@@ -158,12 +162,12 @@ def _allows(character: str, signs: str) -> bool:
     return character.isspace() or character in signs
 
 
-def _is_whole(kind: str, text: str) -> bool:
-    """Whether a text is still one block of its kind."""
+def _is_whole(kind: str, text: str, literal: str) -> bool:
+    """Whether a text is still one block of its kind, before what announces a literal block."""
     if kind == "argument":
         return True
     around = {"title": "\n" + "=" * max(4, width(text)), "term": "\n  x"}
-    found = find_blocks(("| " if kind == "line" else "") + text + around.get(kind, ""))
+    found = find_blocks(("| " if kind == "line" else "") + text + literal + around.get(kind, ""))
     if not found or len(found) > (2 if kind == "term" else 1):
         return False
     kind = "paragraph" if kind == UNENDED else kind
