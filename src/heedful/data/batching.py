@@ -32,6 +32,8 @@ _ROUNDS = 6
 
 Words = NDArray[np.uint64]
 B = TypeVar("B")
+Resample = Callable[[Columns, Integers, str], Columns]
+"""Changes the columns of rows, given the numbers of the rows and the seed and epoch as text."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ class StoreBatches(Generic[B]):
         collate: converts rows of all columns to a batch.
         by: one or two columns that determine the length of a row.
         pool: number of rows that are sorted by length together.
+        resample: changes the rows of each training batch.
 
     Raises:
         UserError: the store is empty.
@@ -138,13 +141,14 @@ class StoreBatches(Generic[B]):
         *,
         by: Sequence[str],
         pool: int = POOL,
+        resample: Resample | None = None,
     ) -> None:
         if not len(store):
             raise UserError(f"{store.folder}: the encoded corpus is empty, so it has no batches")
         if min(batch_tokens, pool) < 1:
             raise ValueError(f"batch_tokens={batch_tokens} and pool={pool} must be at least 1")
         self.store, self.batch_tokens, self.collate = store, batch_tokens, collate
-        self.by, self.pool = tuple(by), pool
+        self.by, self.pool, self.resample = tuple(by), pool, resample
 
     def __len__(self) -> int:
         return len(self.store)
@@ -158,11 +162,16 @@ class StoreBatches(Generic[B]):
         Raises:
             UserError: ``position`` is invalid because the corpus or the batch size has changed.
         """
-        for after, (pool, rows) in of_rank(self._order(position), rank):
-            yield after, self.collate(pool.take(rows))
+        for after, (pool, rows, key) in of_rank(self._order(position), rank):
+            columns = pool.take(rows)
+            if self.resample is not None:
+                columns = self.resample(columns, pool.indices[rows], key)
+            yield after, self.collate(columns)
 
-    def _order(self, position: Position) -> Iterator[tuple[Position, tuple["_Pool", Integers]]]:
-        """The pool of each batch, and its rows in the pool."""
+    def _order(
+        self, position: Position
+    ) -> Iterator[tuple[Position, tuple["_Pool", Integers, str]]]:
+        """The pool of each batch, its rows in the pool, and the seed and epoch as text."""
         seed, epoch, index = position
         pools = -(-len(self.store) // self.pool)
         while True:
@@ -173,12 +182,13 @@ class StoreBatches(Generic[B]):
                     f"{self.store.folder}: there is no batch at {tuple(position)} (seed, epoch, "
                     "index); the corpus or training.batch_tokens differs from the run's"
                 )
+            key = f"{seed} {epoch}"
             for place, rows in enumerate(found.batches[first:], start=first + 1):
                 index = number * self.pool + place
                 if place == len(found.batches):
                     last = number + 1 == pools
                     epoch, index = (epoch + 1, 0) if last else (epoch, (number + 1) * self.pool)
-                yield Position(seed, epoch, index), (found, rows)
+                yield Position(seed, epoch, index), (found, rows, key)
 
     def once(self) -> Iterator[B]:
         """Every pair once in a fixed order, to compute a loss over the whole corpus."""
@@ -203,7 +213,7 @@ class StoreBatches(Generic[B]):
         columns = {name: self.store.read(name, indices) for name in self.store.codecs}
         lengths = np.stack([columns[name].lengths for name in self.by], axis=1)
         starts = {name: column.starts for name, column in columns.items()}
-        return _Pool(columns, starts, _fill(lengths + 1, self.batch_tokens, tie))
+        return _Pool(columns, starts, _fill(lengths + 1, self.batch_tokens, tie), indices)
 
 
 class _Pool(NamedTuple):
@@ -212,6 +222,8 @@ class _Pool(NamedTuple):
     columns: Columns
     starts: Mapping[str, Integers]
     batches: list[Integers]
+    indices: Integers
+    """The number of each row in the store."""
 
     def take(self, rows: Integers) -> Columns:
         """The rows at ``rows`` [B] of the pool."""
@@ -238,8 +250,15 @@ def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[I
 class TokenBatches(StoreBatches[Batch]):
     """Batches of pairs from a store with ``source``, ``target``, optionally ``links``."""
 
-    def __init__(self, store: Store, batch_tokens: int, pool: int = POOL) -> None:
-        super().__init__(store, batch_tokens, collate, by=("source", "target"), pool=pool)
+    def __init__(
+        self,
+        store: Store,
+        batch_tokens: int,
+        pool: int = POOL,
+        resample: Resample | None = None,
+    ) -> None:
+        by = ("source", "target")
+        super().__init__(store, batch_tokens, collate, by=by, pool=pool, resample=resample)
 
 
 def collate(columns: Columns) -> Batch:

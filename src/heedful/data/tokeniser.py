@@ -204,6 +204,22 @@ class Tokeniser:
         """
         return words_of_spans([self._bytes[token] for token in tokens])
 
+    def scores(self) -> dict[str, tuple[int, float]]:
+        """The token and the score of each piece: all symbols but control symbols, bytes and
+        placeholders.
+
+        BPE merges the pair whose piece has the highest score first; the score of a unigram
+        vocabulary is a log-probability.
+        """
+        processor = self._processor
+        return {
+            processor.id_to_piece(token): (token, processor.get_score(token))
+            for token in range(END + 1, self.size)
+            if not processor.is_control(token)
+            and not processor.is_byte(token)
+            and processor.id_to_piece(token) not in PLACEHOLDERS
+        }
+
     def fingerprint(self) -> str:
         """A hash of everything that affects encoding; equal hashes give equal tokens."""
         return _digest(f"{_digest(self.model)} {self.settings.normalise}".encode())

@@ -3,12 +3,10 @@
 import torch
 
 from heedful.basics.notices import once
-from heedful.data.batching import TokenBatches
-from heedful.data.store import Store
 from heedful.inference.translator import Translator
 from heedful.models.aligner import WordAligner
 from heedful.tasks.alignment.training import AlignmentTask
-from heedful.tasks.pairs.building import loss_terms
+from heedful.tasks.pairs.building import loss_terms, train_batches
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.pairs.run import PairRun
 
@@ -26,7 +24,7 @@ def build_task(
     """
     return AlignmentTask(
         model,
-        TokenBatches(Store.open(run.train_folder), training.batch_tokens),
+        train_batches(run, training),
         run.pairs("validation"),
         Translator([model], run.tokenisers(), device=device, notify=once()),
         device=device,

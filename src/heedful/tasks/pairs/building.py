@@ -7,6 +7,11 @@ from torch import nn
 
 from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
+from heedful.data.batching import TokenBatches
+from heedful.data.columns import Columns
+from heedful.data.mapped import Integers
+from heedful.data.store import Store
+from heedful.data.subword_sampling import SubwordSampler
 from heedful.decoding import SearchOptions
 from heedful.inference.fastest_precision import resolve_precision
 from heedful.inference.translator import Translator
@@ -78,6 +83,33 @@ def loss_terms(run: PairRun, model: PairModel, training: TrainingSettings) -> li
     if rewarded:
         terms.append(Reinforce(rewarded, training.reinforce))
     return terms
+
+
+def train_batches(run: PairRun, training: TrainingSettings) -> TokenBatches:
+    """The batches of a run's training pairs, segmented anew if the recipe says so.
+
+    Raises:
+        UserError: words of the run's vocabulary cannot be segmented anew.
+    """
+    setting = training.subword_setting
+    store = Store.open(run.train_folder)
+    if setting is None:
+        return TokenBatches(store, training.batch_tokens)
+    tokenisers, strength = run.tokenisers(), getattr(training, setting)
+    source = SubwordSampler(tokenisers.source, strength)
+    samplers = {
+        "source": source,
+        "target": source if tokenisers.shared else SubwordSampler(tokenisers.target, strength),
+    }
+    longest = run.recipe.model.max_length - 1
+
+    def resample(columns: Columns, rows: Integers, key: str) -> Columns:
+        return {
+            side: samplers[side].sample(column, rows, f"{side} {key}", longest)
+            for side, column in columns.items()
+        }
+
+    return TokenBatches(store, training.batch_tokens, resample=resample)
 
 
 def search_options(evaluation: EvaluationSettings) -> SearchOptions:

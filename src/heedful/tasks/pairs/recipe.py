@@ -108,9 +108,20 @@ class TrainingSettings(LoopSettings):
     """How a model for pairs is trained."""
 
     label_smoothing: float = Field(0.1, ge=0, lt=1)
+    subword_dropout: float = Field(0.0, ge=0, lt=1)
+    """Probability that a merge of BPE is left out in training (Provilkov et al. 2020)."""
+    subword_alpha: float | None = Field(None, ge=0)
+    """α of the segmentations that are drawn from a unigram vocabulary (Kudo 2018)."""
     guided_alignment: GuidedSettings = GuidedSettings()
     reinforce: ReinforceSettings = ReinforceSettings()
     choose_by: Literal["loss", "bleu", "chrf"] = "bleu"
+
+    @property
+    def subword_setting(self) -> str | None:
+        """The setting by which words are segmented anew; None if they are not."""
+        if self.subword_alpha is not None:
+            return "subword_alpha"
+        return "subword_dropout" if self.subword_dropout else None
 
 
 class EvaluationSettings(Settings):
@@ -166,6 +177,7 @@ class PairRecipe(Recipe):
                 "task = 'alignment' needs model.kind = 'aligner', and the aligner needs this task; "
                 "translators align without training for it"
             )
+        self._subwords_fit()
         if self.data.links is None and self.training.guided_alignment != GuidedSettings():
             raise ValueError(
                 "training.guided_alignment needs data.links, the word links to train on"
@@ -177,6 +189,20 @@ class PairRecipe(Recipe):
                 "model.attention = 'hard-reinforce'; leave it out for this model"
             )
         return self
+
+    def _subwords_fit(self) -> None:
+        """Raise ValueError if words cannot be segmented anew."""
+        name = self.training.subword_setting
+        if name is None:
+            return
+        kind = "bpe" if name == "subword_dropout" else "unigram"
+        if self.tokeniser.kind != kind:
+            raise ValueError(f"training.{name} needs tokeniser.kind = '{kind}'")
+        if self.data.links is not None:
+            raise ValueError(
+                f"data.links numbers tokens, and training.{name} changes them; leave one of them "
+                "out"
+            )
 
 
 def without_unused(kind: type[PairRecipe], tables: Mapping[str, Any], where: str) -> dict[str, Any]:

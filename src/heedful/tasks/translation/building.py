@@ -3,11 +3,9 @@
 import torch
 
 from heedful.basics.notices import once
-from heedful.data.batching import TokenBatches
-from heedful.data.store import Store
 from heedful.inference.translator import Translator
 from heedful.models import PairModel
-from heedful.tasks.pairs.building import loss_terms, search_options
+from heedful.tasks.pairs.building import loss_terms, search_options, train_batches
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.pairs.run import PairRun
 from heedful.tasks.translation.training import TranslationTask
@@ -29,7 +27,7 @@ def build_task(
     evaluation = run.recipe.evaluation
     return TranslationTask(
         model,
-        TokenBatches(Store.open(run.train_folder), training.batch_tokens),
+        train_batches(run, training),
         run.pairs("validation"),
         Translator(
             [model],
