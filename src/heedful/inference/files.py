@@ -1,7 +1,6 @@
 """Translation of files: text files line by line, and documents in place."""
 
 import contextlib
-import copy
 import json
 import os
 import re
@@ -209,9 +208,7 @@ def _keeping(translator: Translator, document: Document) -> Translator | Placing
         return PlacingTranslator(translator, known=known)
     if not document.spans:
         return translator
-    own = copy.copy(translator)
-    own.protection = translator.protection.with_known_spans(known)
-    return own
+    return translator.with_known_spans(known)
 
 
 def check_output(path: Path | None) -> None:

@@ -3,9 +3,10 @@
 Shapes: B batch, S source tokens, T target tokens.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from heedful.basics.notices import notice
 from heedful.basics.thread_contention import without_contention
 from heedful.data.examples import Pair
 from heedful.data.memory import Memory
+from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.pairs import Rules
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
@@ -101,6 +103,12 @@ class Searcher:
         self._said_left_out = False
         searched = self.models if engine is None else [engine]
         self.max_length = min(model.max_length for model in searched)
+
+    def with_known_spans(self, known: KnownSpans) -> Self:
+        """A copy, with the same models, that also protects the given spans of certain texts."""
+        own = copy.copy(self)
+        own.protection = self.protection.with_known_spans(known)
+        return own
 
     @contextmanager
     def ready(self) -> Iterator[None]:

@@ -319,15 +319,23 @@ class PlacingTranslator:
             bare_blocks(), options=options, scores=scores, alignments=True, advance=advance
         ):
             pairs = zip(pending.popleft(), made, strict=True)
-            yield [_with_spans(text, bare, one, alignments) for (text, bare), one in pairs]
+            yield [with_spans(text, bare, one, alignments) for (text, bare), one in pairs]
 
     def _spans(self, text: str) -> list[Span]:
         return find_spans(text, self.rules, self.known.of(text))
 
 
-def _with_spans(
-    text: str, bare: TextWithoutSpans, one: Translation, alignments: bool
+def with_spans(
+    text: str, bare: TextWithoutSpans, one: Translation, alignments: bool = False
 ) -> Translation:
+    """The translation of a text from that of the text without its spans.
+
+    Args:
+        text: the text.
+        bare: from :func:`remove_spans`.
+        one: the translation of ``bare.text``, with its alignment.
+        alignments: whether to keep the alignment of a text without spans.
+    """
     if not bare.spans:
         return one if alignments else replace(one, alignment=None)
     if not bare.text.strip():

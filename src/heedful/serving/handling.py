@@ -120,9 +120,12 @@ class RequestHandler:
         """
         self._check_work(model, search)
         split = self.split_sentences if search.sentences is None else search.sentences
+        predictor = model.predictor
+        if search.known is not None:
+            predictor = predictor.with_known_spans(search.known)
         with _refuse_if_full():
             return self.engine.translate(
-                model.predictor,
+                predictor,
                 search.texts,
                 options=search.options,
                 alignments=search.alignments,

@@ -16,6 +16,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.settings import explain
 
 if TYPE_CHECKING:
+    from heedful.data.protected.known import KnownSpans
     from heedful.decoding import SearchOptions
     from heedful.inference import Translation
     from heedful.inference.streaming import TextSupplier
@@ -105,6 +106,10 @@ class BatchedPredictor(Protocol):
         """The minimum attention weight of an alignment link; None if weights have no threshold."""
         ...
 
+    def with_known_spans(self, known: "KnownSpans") -> "BatchedPredictor":
+        """A copy that also protects the given spans of certain texts."""
+        ...
+
     def token_counter(self, limit: int) -> "Callable[[Sequence[str]], list[int]]":
         """A function that counts the tokens of texts, for splitting texts of more than a limit."""
         ...
@@ -137,6 +142,8 @@ class Search:
     """Whether lines are split into sentences; the server's default if None."""
     on_part: "Callable[[int, int, SplitText, Translation], None] | None" = None
     """Called with the index of a text, the index of the part, the cut text, and the translation."""
+    known: "KnownSpans | None" = None
+    """Markup of the texts, which translations keep. They share no batch with other requests."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,13 @@ class Document(ABC):
             notice(f"{self.name}: {empty} empty translations left their targets empty")
         self._filled = self._with(translations)
 
+    def accepts(self, place: int, translation: str) -> bool:
+        """Whether the translation of a segment has the markup of the segment.
+
+        Others are not written by formats that know the markup in their texts.
+        """
+        return True
+
     def write(self, path: Path) -> None:
         """Write the document; compressed if the name ends in ``.gz``.
 

@@ -99,6 +99,10 @@ class MarkedDocument(TextSpanDocument):
             if len(one.pieces) > 1 and text not in self.spans:
                 self.spans[text] = _spans(one)
 
+    def accepts(self, place: int, translation: str) -> bool:
+        one = self._marked[place]
+        return translation == one.text or _parts(one, translation.strip()) is not None
+
     def escaped(self, place: int, translation: str) -> str:
         one = self._marked[place]
         own = None
@@ -200,11 +204,22 @@ def _without_empty_pairs(parts: list[str | Code], one: Marked) -> list[str | Cod
 
 
 def _split(text: str, codes: Mapping[str, object]) -> list[str]:
-    """Words and codes in turn."""
+    """Words and codes in turn; of codes that begin alike, the longest."""
     if not codes:
         return [text]
-    longest_first = sorted(codes, key=len, reverse=True)
-    return re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
+    # Thousands of codes as alternatives of one expression would take quadratic time.
+    lengths = sorted({len(code) for code in codes}, reverse=True)
+    first = re.compile("|".join(map(re.escape, {code[0] for code in codes})))
+    pieces: list[str] = []
+    at = place = 0
+    while found := first.search(text, place):
+        place = found.start()
+        code = next((own for n in lengths if (own := text[place : place + n]) in codes), "")
+        if code:
+            pieces += [text[at:place], code]
+            at = place + len(code)
+        place = at if code else place + 1
+    return [*pieces, text[at:]]
 
 
 def _nests(found: Iterable[str], one: Marked) -> bool:

@@ -1,6 +1,6 @@
 """Exact matches of requests in a translation memory; only other texts are translated."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from heedful.data.memory import Match, Memory
@@ -22,6 +22,7 @@ class Matches:
         memory: the memory of the model; None to translate all texts.
         texts: sources.
         exponent: the exponent of the length penalty, for scores of joined lines.
+        keeps: whether a match may be used for a text.
 
     Example:
         >>> from heedful.data.memory import Entry
@@ -33,9 +34,16 @@ class Matches:
         ['Öffnen\\nJetzt', 'Schließen']
     """
 
-    def __init__(self, memory: Memory | None, texts: Sequence[str], exponent: float = 1.0) -> None:
+    def __init__(
+        self,
+        memory: Memory | None,
+        texts: Sequence[str],
+        exponent: float = 1.0,
+        keeps: Callable[[str, str], bool] = lambda text, target: True,
+    ) -> None:
         self._texts, self._exponent = list(texts), exponent
-        self._found = [None if memory is None else _find(memory, text) for text in texts]
+        self._keeps = keeps
+        self._found = [None if memory is None else self._find(memory, text) for text in texts]
 
     @property
     def rest(self) -> list[str]:
@@ -66,13 +74,16 @@ class Matches:
             results.append(join_translations(found.cut, parts, exponent=self._exponent))
         return results
 
+    def _find(self, memory: Memory, text: str) -> Match | _Lines | None:
+        whole = self._match(memory, text)
+        lines, after = split_at_line_breaks(text)
+        if whole is not None or len(lines) < 2:
+            return whole
+        found = [self._match(memory, line.text) for line in lines]
+        if not any(found):
+            return None
+        return _Lines(SplitText(text, tuple(lines), (0,) * len(lines), after), found)
 
-def _find(memory: Memory, text: str) -> Match | _Lines | None:
-    whole = memory.find(text)
-    lines, after = split_at_line_breaks(text)
-    if whole is not None or len(lines) < 2:
-        return whole
-    found = [memory.find(line.text) for line in lines]
-    if not any(found):
-        return None
-    return _Lines(SplitText(text, tuple(lines), (0,) * len(lines), after), found)
+    def _match(self, memory: Memory, text: str) -> Match | None:
+        found = memory.find(text)
+        return found if found is None or self._keeps(text, found.target) else None

@@ -1,27 +1,25 @@
 """The HTTP API of LibreTranslate, so that its clients work unchanged."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from babel import Locale, UnknownLocaleError
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 from heedful.basics.errors import UserError
+from heedful.data.documents import Document
+from heedful.data.documents.html import HtmlDocument
 from heedful.inference.translation import Translation
 from heedful.tasks.endpoints import (
     Contract,
     Model,
     Route,
-    Search,
     SearchAll,
     Server,
     as_list,
     plain_code,
-    search_options,
 )
-from heedful.tasks.pairs.matches import Matches
-from heedful.tasks.translation.detection import Detector
+from heedful.tasks.translation.served_texts import ServedTexts
 
 AUTO = "auto"
 
@@ -78,7 +76,7 @@ class LibreTranslate:
 
     def __init__(self, server: Server) -> None:
         self._server, self._models = server, server.models
-        self._detector = Detector(server.models.codes)
+        self._texts = ServedTexts(server)
 
     @property
     def contract(self) -> Contract:
@@ -96,33 +94,42 @@ class LibreTranslate:
     async def translate(self, request: TranslateRequest, search: SearchAll) -> dict[str, Any]:
         """Translate a text or a list of texts."""
         texts = as_list(request.q)
-        if request.format == "html":
-            raise UserError("format html is not supported yet: tags would be lost; send text")
         most = self._server.limits.hypotheses - 1
         if request.alternatives > most:
             raise UserError(f"{request.alternatives:,} alternatives; the maximum is {most}")
         self._server.check_texts(texts)
         target = self._models.require_code(request.target)
         answer: dict[str, Any] = {}
+        documents: list[Document] = []
+        if request.format == "html":
+            documents = await asyncio.to_thread(lambda: [_html(text) for text in texts])
         if request.source.strip().lower() == AUTO:
-            detected = [self._likeliest(ranked, target) for ranked in await self._detect(texts)]
+            words = ["\n".join(one.segments) for one in documents] or texts
+            ranked = await self._texts.detect(words)
+            detected = [self._texts.likeliest(one, target) for one in ranked]
             sources = [language for language, _ in detected]
             shown = [_detected(*one) for one in detected]
             answer["detectedLanguage"] = shown[0] if isinstance(request.q, str) else shown
         else:
             sources = [self._models.require_code(request.source)] * len(texts)
-        found = await self._from_each(texts, sources, target, request.alternatives, search)
-        results = [one.text for one in found]
+        count = request.alternatives
+        if documents:
+            filled = self._texts.translate_documents(documents, sources, target, search, count)
+            found = [[one.decode() for one in ranked] for ranked in await filled]
+        else:
+            made = await self._texts.translate(texts, sources, target, search, count)
+            found = [_different(one, 1 + count) for one in made]
+        results = [best for best, *_ in found]
         answer["translatedText"] = results[0] if isinstance(request.q, str) else results
-        if request.alternatives:
-            others = [_others(one, request.alternatives) for one in found]
+        if count:
+            others = [others for _, *others in found]
             answer["alternatives"] = others[0] if isinstance(request.q, str) else others
         return answer
 
     async def detect(self, request: DetectRequest, search: SearchAll) -> list[dict[str, Any]]:
         """Detect the language of a text among the served languages; most probable first."""
         self._server.check_texts([request.q])
-        [ranked] = await self._detect([request.q])
+        [ranked] = await self._texts.detect([request.q])
         return [_detected(*one) for one in ranked]
 
     async def languages(self, request: None, search: SearchAll) -> list[dict[str, Any]]:
@@ -145,56 +152,6 @@ class LibreTranslate:
             "supportedFilesFormat": [],
         }
 
-    async def _detect(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-        """For each text, the served languages with probabilities, most probable first.
-
-        Raises:
-            UserError: the detector supports none of the served languages.
-        """
-        found = await asyncio.to_thread(lambda: [self._detector.rank(text) for text in texts])
-        if not all(found):
-            served = ", ".join(self._models.codes) or "none"
-            raise UserError(f"none of the served languages can be detected ({served})")
-        return found
-
-    async def _from_each(
-        self,
-        texts: Sequence[str],
-        sources: Sequence[str],
-        target: str,
-        alternatives: int,
-        search: SearchAll,
-    ) -> list[Translation]:
-        """Translate each text from its own language; texts in the target language are unchanged."""
-        places: dict[str, list[int]] = {}
-        for i, source in enumerate(sources):
-            places.setdefault(source, []).append(i)
-        found: dict[int, Translation] = {}
-        if target in places and (target, target) not in self._models.pairs:
-            found |= {i: Translation(texts[i], texts[i]) for i in places.pop(target)}
-        models = [self._models.of_pair(source, target) for source in places]
-        searches, known = [], []
-        for model, own in zip(models, places.values(), strict=True):
-            limits = self._server.limits
-            options = search_options(model.predictor.options, limits, alternatives + 1)
-            memory = None if alternatives else model.predictor.memory
-            matched = Matches(memory, [texts[i] for i in own], options.length_penalty)
-            known.append(matched)
-            searches.append((model, Search(matched.rest, options)))
-        answers = await search(searches)
-        for own, matches, translations in zip(places.values(), known, answers, strict=True):
-            found |= dict(zip(own, matches.joined(translations), strict=True))
-        return [found[i] for i in range(len(texts))]
-
-    def _likeliest(self, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
-        """The most probable language that can be translated or is the target language."""
-        sources = self._models.sources(target)
-        possible = [one for one in ranked if one[0] in sources or one[0] == target]
-        if not possible:
-            raise UserError(f"no detectable language can be translated to {target}")
-        # At equal probability, prefer a language that can be translated.
-        return max(possible, key=lambda one: (one[1], one[0] in sources))
-
 
 def language_name(code: str) -> str:
     """The English name of a language; its code if it has no name."""
@@ -204,11 +161,14 @@ def language_name(code: str) -> str:
         return code
 
 
-def _others(one: Translation, count: int) -> list[str]:
-    """At most ``count`` alternatives with different texts."""
-    texts = dict.fromkeys(other.text for other in one.alternatives)
-    texts.pop(one.text, None)
-    return list(texts)[:count]
+def _different(one: Translation, count: int) -> list[str]:
+    """At most ``count`` different texts, best first."""
+    return list(dict.fromkeys(each.text for each in (one, *one.alternatives)))[:count]
+
+
+def _html(text: str) -> HtmlDocument:
+    """A fragment of HTML, or a page."""
+    return HtmlDocument(text.encode(), "the HTML", "utf-8")
 
 
 def _detected(language: str, probability: float) -> dict[str, Any]:

@@ -1,0 +1,80 @@
+"""The segments of documents that are translated together, and the documents with translations."""
+
+from collections.abc import Sequence
+
+from heedful.data.documents import Document
+from heedful.data.protected.known import KnownSpans
+
+MOST_SPANS = 64
+"""Maximum number of tags, or pairs of them, in a segment that is translated as a whole."""
+
+
+class DocumentTexts:
+    """The segments of several documents.
+
+    Args:
+        documents: the opened documents.
+    """
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.documents = documents
+        self.segments = [text for one in documents for text in one.segments]
+        """The segments of all documents, in order."""
+        self.places = [
+            (number, place)
+            for number, one in enumerate(documents)
+            for place in range(len(one.segments))
+        ]
+        """For each segment, the index of its document and its index there."""
+        self._spans = {text: chains for one in documents for text, chains in one.spans.items()}
+        few = {text: own for text, own in self._spans.items() if len(own) <= MOST_SPANS}
+        self.known = KnownSpans(self.segments, few)
+        """The markup of the segments that can be translated as a whole."""
+
+    def is_whole(self, number: int) -> bool:
+        """Whether a segment can be translated as a whole, rather than its words in pieces."""
+        return len(self._spans.get(self.segments[number], ())) <= MOST_SPANS
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of segments of each document."""
+        return [len(one.segments) for one in self.documents]
+
+    def accepts(self, number: int, translation: str) -> bool:
+        """Whether the translation of a segment has the markup of the segment."""
+        document, place = self.places[number]
+        return bool(translation.strip()) and self.documents[document].accepts(place, translation)
+
+    def pieces(self, number: int) -> list[str]:
+        """A segment as words and markup in turn, which begins and ends with words."""
+        text = self.segments[number]
+        pieces, at = [], 0
+        for start, end in sorted(span for chain in self._spans.get(text, ()) for span in chain):
+            pieces += [text[at:start], text[start:end]]
+            at = end
+        return [*pieces, text[at:]]
+
+    def refused(self, translations: Sequence[str]) -> dict[int, list[str]]:
+        """Index of each segment whose translation has other markup → its pieces."""
+        return {
+            number: self.pieces(number)
+            for number, one in enumerate(translations)
+            if not self.accepts(number, one)
+        }
+
+    def filled(self, translations: Sequence[str], second: Sequence[str]) -> list[bytes]:
+        """The documents with translations of all segments.
+
+        If a translation has other markup than its segment, the second one is used; if that has
+        other markup, too, the segment stays as it is.
+        """
+        chosen = []
+        for number, given in enumerate(zip(translations, second, self.segments, strict=True)):
+            *possible, segment = given
+            chosen.append(next((one for one in possible if self.accepts(number, one)), segment))
+        contents, at = [], 0
+        for document, size in zip(self.documents, self.sizes, strict=True):
+            document.fill(chosen[at : at + size])
+            contents.append(document.contents())
+            at += size
+        return contents
