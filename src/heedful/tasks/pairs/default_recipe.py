@@ -84,6 +84,7 @@ def choose_recipe(
             **data_table(paths, source=source, target=target, encoding=encoding),
             "validation_share": share,
             "test_share": share,
+            "keep_near_duplicates": False,
             # Word links number words, of which placeholders replace some.
             "protect": [] if links else _rules(find_data(paths, folder), source, target, encoding),
         },

@@ -5,6 +5,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
@@ -12,6 +13,7 @@ from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
 from heedful.data.links import LinkedPair, check_links, read_linked
 from heedful.data.memory import Entry, Memory
+from heedful.data.overlap import NearDuplicates, near_key
 from heedful.data.pair_store import write_pair_store
 from heedful.data.protected.pairs import Rules, protect_training_pair
 from heedful.data.python_rows import are_rows, read_rows
@@ -35,6 +37,8 @@ from heedful.tasks.preparation import (
     write_run,
 )
 
+P = TypeVar("P", Pair, LinkedPair)
+
 
 def prepare_run(
     path: Path, recipe: PairRecipe, data_folder: Path | None, start: Start | None = None
@@ -57,6 +61,7 @@ def prepare_run(
         # Check the links first, so that an error in them is found before training the tokeniser.
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
     held_out = {part: corpus.held_out(part) for part in HELD_OUT}
+    corpus.near = NearDuplicates(pair.source for pairs in held_out.values() for pair in pairs)
     tokenisers = (
         Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
         if start is None
@@ -83,6 +88,7 @@ def prepare_run(
             "left_out": dict(left_out),
             **{f"{part}_pairs": len(held_out[part]) for part in HELD_OUT},
             "held_out_sources_in_training": overlap,
+            "near_duplicates_in_training": corpus.near_kept,
         },
         "vocabulary": {
             "source": tokenisers.source.size,
@@ -119,6 +125,12 @@ def _encode(
         )
     if left_out:
         notice(f"left out of training: {_counts(left_out)}")
+    if corpus.near_kept:
+        notice(
+            f"{corpus.near_kept:,} training pairs are near-duplicates of validation or test "
+            "sources; scores on them are too optimistic (data.keep_near_duplicates = false leaves "
+            "them out)"
+        )
     return written
 
 
@@ -152,6 +164,9 @@ class _Corpus:
         spooled = path / "data" / "standard-input"
         self.files = find_files(_named(self.settings), data_folder, spooled)
         self.shares = held_out_shares(self.files, self.settings)
+        self.near = NearDuplicates()
+        self.near_kept = 0
+        """Near-duplicates of held-out sources among the pairs that were encoded."""
 
     def read(self, part: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
         pairs = self._as_filed(part, left_out)
@@ -185,7 +200,21 @@ class _Corpus:
         """The training pairs, filtered, without those held out."""
         counted: Counter[str] = Counter() if left_out is None else left_out
         kept = (pair for pair in self.read("train", counted) if self._part(pair) == "train")
-        return filter_pairs(kept, self.settings.filters, counted)
+        pairs = filter_pairs(kept, self.settings.filters, counted)
+        if left_out is None and self.settings.keep_near_duplicates:
+            return pairs  # they are counted once, when the pairs are encoded
+        return self._without_near(pairs, counted)
+
+    def _without_near(self, pairs: Iterator[P], left_out: Counter[str]) -> Iterator[P]:
+        """The pairs without near-duplicates of held-out sources; if they are kept, count them."""
+        keep = self.settings.keep_near_duplicates
+        for pair in pairs:
+            found = self.near.find(pair.source)
+            self.near_kept += keep and found == "near"
+            if keep or found is None:
+                yield pair
+            else:
+                left_out["near-duplicate of a validation or test source"] += 1
 
     def training(self, left_out: Counter[str] | None = None) -> Iterator[Pair]:
         """As `filtered`, with placeholders in place of protected spans."""
@@ -222,7 +251,8 @@ class _Corpus:
     def training_linked(self, left_out: Counter[str]) -> Iterator[LinkedPair]:
         """Like `filtered`, each pair with its links."""
         kept = (pair for pair in self.read_linked(left_out) if self._part(pair) == "train")
-        return filter_pairs(kept, self.settings.filters, left_out)
+        pairs = filter_pairs(kept, self.settings.filters, left_out)
+        return self._without_near(pairs, left_out)
 
     def held_out(self, part: str) -> list[Pair]:
         """The validation or test pairs: from their own files, or a share of the training corpus."""
@@ -240,8 +270,13 @@ class _Corpus:
         return pairs
 
     def _part(self, pair: Pair | LinkedPair) -> str:
-        """The part of a pair; pairs with the same source are in the same part."""
-        return part_of(pair.source, self.seed, self.shares)
+        """The part of a pair; pairs with the same source are in the same part.
+
+        So are near-duplicates, if they are not to be in training: none is lost then.
+        """
+        keep = self.settings.keep_near_duplicates
+        text = pair.source if keep or not any(self.shares.values()) else near_key(pair.source)
+        return part_of(text, self.seed, self.shares)
 
 
 def _counts(left_out: Counter[str]) -> str:

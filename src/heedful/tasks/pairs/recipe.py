@@ -44,6 +44,9 @@ class DataSettings(FileSettings):
     keep_memory: bool = True
     """Translation: the run keeps the training units, and translations reuse exact matches."""
 
+    keep_near_duplicates: bool = True
+    """Whether training pairs stay whose source is nearly one of validation or test."""
+
     @model_validator(mode="after")
     def _protectable(self) -> Self:
         check_rules(self.protect)
