@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
 from heedful.cli import task_commands
+from heedful.data.documents.formats import FORMATS
 from heedful.tasks.pairs.building import load_translator
+from heedful.tasks.translation.command import Format
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
 RECIPE = """
@@ -210,6 +212,8 @@ def test_documents_come_back_filled(run: Path, tmp_path: Path) -> None:
     assert call(run, "--format", "po", given=CATALOGUE.encode())[0].decode() == filled
     packed = gzip.compress(MEMORY.encode())
     assert call(run, "-", "--format", "tmx", given=packed)[0].decode() == memory
+    page = call(run, "--format", "html", given=b"<p>one red dog<p>one cat")[0].decode()
+    assert page == f"<p>{translated[0]}<p>{translated[1]}"
     for kind, text in (("PO", CATALOGUE), ("TMX", MEMORY)):
         with pytest.raises(UserError, match=f"standard input looks like {kind}: give --format"):
             call(run, given=text.encode())
@@ -217,6 +221,10 @@ def test_documents_come_back_filled(run: Path, tmp_path: Path) -> None:
         assert lines.count(b"\n") == text.count("\n")
     assert call(run, given=b"<?xml version='1.0'?><html/>\n")[0].count(b"\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["filled.po", "m.po", "m.tmx"]
+
+
+def test_every_document_format_has_a_name_for_pipes() -> None:
+    assert [one.value for one in Format] == ["auto", "lines", "tsv", *FORMATS]
 
 
 def test_documents_with_markup_come_back_translated(run: Path, tmp_path: Path) -> None:

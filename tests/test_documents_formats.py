@@ -1,6 +1,8 @@
 """Formats of one file each: texts out, translations in, the same bytes elsewhere."""
 
 import gzip
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -179,6 +181,18 @@ def test_encodings_are_kept(tmp_path: Path) -> None:
     document.fill(["ö"])
     document.write(tmp_path / "out.json")
     assert (tmp_path / "out.json").read_bytes() == b'{"a": "\\u00f6"}'
+
+
+def test_a_format_is_imported_when_it_is_used(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.json", b"{}")
+    code = (
+        "import sys; from heedful.data.documents import open_document; "
+        f"assert open_document({str(path)!r}) is not None; "
+        "print(*[one for one in sys.modules if one.startswith('heedful.data.documents.')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    names = {one.rpartition(".")[2] for one in found.stdout.split()}
+    assert names == {"base", "formats", "json_texts", "text_spans"}
 
 
 def test_what_only_has_the_extension_is_text(tmp_path: Path) -> None:

@@ -1,54 +1,155 @@
-"""The document formats, and how to detect them."""
+"""The document formats, and how to detect them. A format is imported when it is first used."""
 
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from heedful.data.documents.android import AndroidDocument
-from heedful.data.documents.apple_strings import AppleStringsDocument
+from heedful.basics.errors import UserError
 from heedful.data.documents.base import Document
-from heedful.data.documents.html import HtmlDocument
-from heedful.data.documents.json_texts import JsonDocument
-from heedful.data.documents.markdown import MarkdownDocument
-from heedful.data.documents.properties import PropertiesDocument
-from heedful.data.documents.qt import QtDocument
-from heedful.data.documents.rest import RestDocument
-from heedful.data.documents.resx import ResxDocument
-from heedful.data.documents.subtitles import SubtitleDocument
-from heedful.data.readers.kinds import extension
+from heedful.data.readers.kinds import Kind, extension
 
-Open = Callable[[bytes, str, str | None], Document]
+_VERSION_2 = re.compile(rb"""<(?:[\w.-]+:)?xliff\b[^>]*\sversion\s*=\s*["']2\.""")
+_HEAD = 4096
+
+
+class Opening(NamedTuple):
+    """What a caller knows about a file.
+
+    Attributes:
+        encoding: of the text, if the file does not declare it.
+        source: the source language.
+        target: the target language.
+    """
+
+    encoding: str | None = None
+    source: str | None = None
+    target: str | None = None
+
+
+Open = Callable[[bytes, str, Opening], Document]
 
 
 class Format(NamedTuple):
     """A format.
 
     Attributes:
-        name: the common name.
+        name: the name on the command line.
+        open: creates the document from bytes and the name in messages.
         extensions: file extensions, in lower case.
         root: name of the root element; None if it is not XML.
-        open: creates the document from bytes, name and encoding.
     """
 
     name: str
-    extensions: tuple[str, ...]
-    root: str | None
     open: Open
+    extensions: tuple[str, ...] = ()
+    root: str | None = None
 
 
-FORMATS = (
-    Format("JSON", (".json", ".arb"), None, JsonDocument),
-    Format("Android strings", (".xml",), "resources", AndroidDocument),
-    Format("iOS strings", (".strings",), None, AppleStringsDocument),
-    Format("Java properties", (".properties",), None, PropertiesDocument),
-    Format(".resx", (".resx",), "root", ResxDocument),
-    Format("Qt TS", (".ts",), "TS", QtDocument),
-    Format("HTML", (".html", ".htm", ".xhtml"), None, HtmlDocument),
-    Format("Markdown", (".md", ".markdown"), None, MarkdownDocument),
-    Format("reStructuredText", (".rst", ".rest"), None, RestDocument),
-    Format("subtitles", (".srt", ".vtt"), None, SubtitleDocument),
-)
-"""Formats that are detected by extension. PO, TMX and XLIFF are detected by content."""
+def _po(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.po import PoDocument
+
+    return PoDocument(data, name, own.source, own.target, own.encoding)
+
+
+def _xliff(data: bytes, name: str, own: Opening) -> Document:
+    if _VERSION_2.search(data[:_HEAD].replace(b"\0", b"")) is not None:
+        from heedful.data.documents.xliff2 import Xliff2Document
+
+        return Xliff2Document(data, name, own.source, own.target, own.encoding)
+    from heedful.data.documents.xliff import XliffDocument
+
+    return XliffDocument(data, name, own.source, own.target, own.encoding)
+
+
+def _tmx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.tmx import TmxDocument
+
+    if own.source is None or own.target is None:
+        raise UserError(f"{name} is TMX: give the languages to translate from and into")
+    return TmxDocument(data, name, own.source, own.target, own.encoding)
+
+
+def _json(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.json_texts import JsonDocument
+
+    return JsonDocument(data, name, own.encoding)
+
+
+def _android(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.android import AndroidDocument
+
+    return AndroidDocument(data, name, own.encoding)
+
+
+def _apple_strings(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.apple_strings import AppleStringsDocument
+
+    return AppleStringsDocument(data, name, own.encoding)
+
+
+def _properties(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.properties import PropertiesDocument
+
+    return PropertiesDocument(data, name, own.encoding)
+
+
+def _resx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.resx import ResxDocument
+
+    return ResxDocument(data, name, own.encoding)
+
+
+def _qt(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.qt import QtDocument
+
+    return QtDocument(data, name, own.encoding)
+
+
+def _html(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.html import HtmlDocument
+
+    return HtmlDocument(data, name, own.encoding)
+
+
+def _markdown(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.markdown import MarkdownDocument
+
+    return MarkdownDocument(data, name, own.encoding)
+
+
+def _rest(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.rest import RestDocument
+
+    return RestDocument(data, name, own.encoding)
+
+
+def _subtitles(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.subtitles import SubtitleDocument
+
+    return SubtitleDocument(data, name, own.encoding)
+
+
+FORMATS = {
+    one.name: one
+    for one in (
+        Format("po", _po),
+        Format("xliff", _xliff),
+        Format("tmx", _tmx),
+        Format("json", _json, (".json", ".arb")),
+        Format("android", _android, (".xml",), "resources"),
+        Format("strings", _apple_strings, (".strings",)),
+        Format("properties", _properties, (".properties",)),
+        Format("resx", _resx, (".resx",), "root"),
+        Format("qt", _qt, (".ts",), "TS"),
+        Format("html", _html, (".html", ".htm", ".xhtml")),
+        Format("markdown", _markdown, (".md", ".markdown")),
+        Format("rst", _rest, (".rst", ".rest")),
+        Format("subtitles", _subtitles, (".srt", ".vtt")),
+    )
+}
+"""The formats by name. Those without an extension are detected by content."""
+OF_KINDS = {Kind.PO: FORMATS["po"], Kind.XLIFF: FORMATS["xliff"], Kind.TMX: FORMATS["tmx"]}
+"""The formats that are also corpora."""
 
 _ROOT = re.compile(rb"<([A-Za-z][\w:.-]*)")
 
@@ -63,7 +164,7 @@ def find_format(name: str, head: bytes) -> Format | None:
     own = extension(name)
     root = _ROOT.search(head.replace(b"\0", b""))
     found = None if root is None else root[1].decode("ascii")
-    for one in FORMATS:
+    for one in FORMATS.values():
         if own in one.extensions and one.root in (None, found):
             return one
     return None

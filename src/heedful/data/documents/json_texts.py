@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.text_spans import TextSpanDocument
+from heedful.data.readers.kinds import extension
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
@@ -38,7 +39,7 @@ class JsonDocument(TextSpanDocument):
             and bool(whole)
             and all(isinstance(one, dict) and "message" in one for one in whole.values())
         )
-        is_arb = self.name.casefold().removesuffix(".gz").endswith(".arb")
+        is_arb = extension(self.name) == ".arb" or (isinstance(whole, dict) and "@@locale" in whole)
         self._ascii = self.text.isascii() and "\\u" in self.text
         for one in self._strings():
             if is_chrome and one.keys[1:] != ("message",):

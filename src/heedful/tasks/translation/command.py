@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """The format of the input."""
+    """The format of the input; after the first three, a document's."""
 
     AUTO = "auto"
     LINES = "lines"
@@ -39,6 +39,16 @@ class Format(StrEnum):
     PO = "po"
     XLIFF = "xliff"
     TMX = "tmx"
+    JSON = "json"
+    ANDROID = "android"
+    STRINGS = "strings"
+    PROPERTIES = "properties"
+    RESX = "resx"
+    QT = "qt"
+    HTML = "html"
+    MARKDOWN = "markdown"
+    RST = "rst"
+    SUBTITLES = "subtitles"
 
 
 @dataclass(frozen=True)
@@ -339,16 +349,14 @@ def _findings(document: "Document", translations: Sequence[str], translator: "Tr
 
 def _document(options: Translate, translator: "Translator") -> "Document | None":
     from heedful.data.documents import open_document
-    from heedful.data.readers.kinds import Kind
 
     form = options.form
-    kind = {Format.PO: Kind.PO, Format.XLIFF: Kind.XLIFF, Format.TMX: Kind.TMX}.get(form)
-    if kind is None and (form is not Format.AUTO or _is_pipe(options.file)):
+    if form in (Format.LINES, Format.TSV) or (form is Format.AUTO and _is_pipe(options.file)):
         return None
     return open_document(
         options.file,
         source=options.source or translator.source_language,
         target=options.target or translator.target_language,
         encoding=options.encoding,
-        kind=kind,
+        form=None if form is Format.AUTO else form.value,
     )
