@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.pairs import Rules, protect_both, protect_pair
 from heedful.data.protected.spans import ORDERED, PAIRS, SINGLES, Protected
+from heedful.data.protected.unknown import KnownWords
 from heedful.data.subwords import PLACEHOLDERS
 from heedful.data.tokeniser import Tokeniser, Tokenisers
 from heedful.decoding.kept_placeholders import Placeholders
@@ -33,6 +35,19 @@ class Protection:
         """A copy that also protects the given spans of certain texts."""
         rules = None if self.rules is None else replace(self.rules, known=known)
         return Protection(self.tokenisers, rules)
+
+    def with_known_words(self, words: KnownWords) -> "Protection":
+        """A copy that also protects names that are not known.
+
+        Raises:
+            UserError: the model knows no placeholders.
+        """
+        if self.rules is None:
+            raise UserError(
+                "unknown names are kept by placeholders, which this model does not know: train a "
+                "run with data.protect"
+            )
+        return Protection(self.tokenisers, replace(self.rules, words=words))
 
     def protect(self, text: str) -> Protected:
         """A source with placeholders, each with its text in the target."""

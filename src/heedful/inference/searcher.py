@@ -19,6 +19,7 @@ from heedful.data.examples import Pair
 from heedful.data.memory import Memory
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.pairs import Rules
+from heedful.data.protected.unknown import KnownWords
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
 from heedful.decoding.kept_placeholders import KeptPlaceholders
@@ -108,6 +109,20 @@ class Searcher:
         """A copy, with the same models, that also protects the given spans of certain texts."""
         own = copy.copy(self)
         own.protection = self.protection.with_known_spans(known)
+        return own
+
+    def keeping_unknown(self, memory: Memory) -> Self:
+        """A copy, with the same models, that keeps names that no source of a memory has.
+
+        See `heedful.data.protected.unknown.KnownWords`.
+
+        Raises:
+            UserError: the model knows no placeholders.
+        """
+        sources = (entry.source for entry in memory)
+        own = copy.copy(self)
+        words = KnownWords(sources, self.source_language)
+        own.protection = self.protection.with_known_words(words)
         return own
 
     @contextmanager

@@ -16,6 +16,7 @@ from heedful.data.protected.spans import (
     number_spans,
     replace_spans,
 )
+from heedful.data.protected.unknown import KnownWords
 from heedful.data.subwords import PLACEHOLDERS
 
 
@@ -28,12 +29,14 @@ class Rules:
         source: code of the source language, for numbers.
         target: code of the target language, for numbers.
         known: spans of certain texts that are known without rules, such as a document's markup.
+        words: the words of the training sources, if unknown names are kept; None otherwise.
     """
 
     names: tuple[str, ...]
     source: str | None = None
     target: str | None = None
     known: KnownSpans = field(default_factory=KnownSpans, compare=False)
+    words: KnownWords | None = field(default=None, compare=False)
 
     def rendering(self, rule: str, text: str) -> str:
         """The text of a source span in the target."""
@@ -42,10 +45,12 @@ class Rules:
     def protect(self, text: str) -> Protected:
         """Replace spans of a source with placeholders for their texts in the target."""
         known = self.known.of(text)
-        own = known or any(rule.startswith("/") for rule in self.names)
+        own = known or self.words or any(rule.startswith("/") for rule in self.names)
         if not own and not _MAY_HAVE.search(text):
             return Protected(text, {})
         spans = find_spans(text, self.names, known)
+        if self.words is not None:
+            spans = sorted([*spans, *self.words.names(text, spans)])
         found = replace_spans(text, spans)
         rules = {number: span.rule for span, number in number_spans(spans).items()}
         rendered = {

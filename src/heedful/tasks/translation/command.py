@@ -143,6 +143,14 @@ class Translate:
             "it, unless --scores, --nbest, --sample or --alignments is given.",
         ),
     ] = False
+    keep_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--keep-unknown",
+            help="Keep names that occur in no training text as they are. Needs a run with "
+            "data.protect and a memory.",
+        ),
+    ] = False
     strict: Annotated[
         bool,
         typer.Option(
@@ -192,6 +200,8 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     search = check(SearchOptions, {**usual, **given}, "search options")
     if translator.engine is not None:
         translator.engine.check(search)
+    if options.keep_unknown:
+        translator = _keeping_unknown(translator, options.run)
     memory = _memory(options)
     if is_folder:
         _translate_folder(options, translator, search, line_format, memory)
@@ -231,7 +241,8 @@ def _translate_folder(
             return False
         return True
 
-    key = translator_key(options.run, (search, options.no_memory, options.checkpoint))
+    given = (search, options.no_memory, options.checkpoint)
+    key = translator_key(options.run, (*given, True) if options.keep_unknown else given)
     counts = translate_folder(Path(options.file), options.output, key, translate)
     files = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
     print(f"{options.output}: {files or 'no files'}")
@@ -245,6 +256,23 @@ def _memory(options: Translate) -> "Memory | None":
 
     of_model = options.scores or options.nbest or options.sample or options.alignments
     return None if options.no_memory or of_model else load_memory(options.run)
+
+
+def _keeping_unknown(translator: "Translator", run: Path) -> "Translator":
+    """The translator, which keeps names that are not in the run's memory.
+
+    Raises:
+        UserError: the run has no memory, or its model knows no placeholders.
+    """
+    from heedful.tasks.pairs.run import load_memory
+
+    memory = load_memory(run)
+    if memory is None:
+        raise UserError(
+            f"{run} has no memory, whose words --keep-unknown needs: train it with "
+            "data.keep_memory = true"
+        )
+    return translator.keeping_unknown(memory)
 
 
 def _search_given(options: Translate) -> dict[str, Any]:
