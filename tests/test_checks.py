@@ -1,12 +1,14 @@
 """``heedful check``: units of bilingual files, and what is found in them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from heedful.cli.main import _register, app
+from heedful.data.examples import Pair
 from heedful.data.protected.choosing import ALWAYS
 from heedful.data.protected.pairs import Rules
 from heedful.data.units import Unit, read_units
@@ -93,6 +95,45 @@ def test_units_of_xliff_have_ids(tmp_path: Path) -> None:
     assert [unit.name for unit in units] == ["id a", "id b"]
 
 
+def checks_of(units: list[Unit], terms: Sequence[Pair] = ()) -> list[list[tuple[str, str]]]:
+    return [
+        [(one.check, one.detail) for one in found]
+        for _, found in check_units(units, RULES, terms=terms)
+    ]
+
+
+def test_terms_have_one_of_their_translations() -> None:
+    terms = [Pair("pull request", "Pull-Request"), Pair("branch", "Zweig"), Pair("branch", "Ast")]
+    units = [
+        Unit("1", "Open a Pull  Request", "Öffne eine Anfrage"),
+        Unit("2", "Pull request of a branch", "Pull-Requests eines Astes"),
+        Unit("3", "Branches", "Nichts"),
+        Unit("4", "A branch", ""),
+    ]
+    found = checks_of(units, terms)
+    assert found == [[("terms", "pull request: pull-request")], [], [], found[3]]
+    assert [check for check, _ in found[3]] == ["untranslated"]
+
+
+def test_what_repeats_is_found(tmp_path: Path) -> None:
+    po = 'msgctxt "a"\nmsgid "Open"\nmsgstr "Öffnen"\n\nmsgid "Open"\nmsgstr "Offen"\n\n'
+    units = list(read_units(write(tmp_path, "a.po", po + po)))
+    assert checks_of(units) == [
+        [],
+        [],
+        [("duplicate", "as in line 1")],
+        [("duplicate", "as in line 5")],
+    ]
+    xliff = XLIFF.replace('id="b"', 'id="a" size-unit="char" maxwidth="5"')
+    units = list(read_units(write(tmp_path, "b.xlf", xliff)))
+    assert checks_of(units)[1] == [
+        ("placeholders", 'missing <g id="1"> </g>'),
+        ("length", "11 characters, more than 5"),
+        ("duplicate", "as in id a"),
+        ("inconsistent", 'id a has <g id="1">OK</g> drücken.'),
+    ]
+
+
 def run(*arguments: str) -> tuple[int, str]:
     if not app.registered_commands:
         _register()
@@ -111,10 +152,17 @@ def test_the_command_tells_each_finding_and_counts(tmp_path: Path) -> None:
 
 
 def test_json_has_one_object_a_finding(tmp_path: Path) -> None:
-    code, output = run(str(write(tmp_path, "a.xlf", XLIFF)), "--json")
+    code, output = run(str(write(tmp_path, "a.xlf", XLIFF)), "--json", "--only", "placeholders")
     (found,) = map(json.loads, output.splitlines())
     assert code == 0
     assert found["unit"] == "id b"
     assert found["check"] == "placeholders"
     assert found["serious"] is True
     assert found["target"] == "OK drücken."
+
+
+def test_the_command_reads_terms(tmp_path: Path) -> None:
+    terms = write(tmp_path, "terms.tsv", "save\tspeichern\n")
+    code, output = run(str(write(tmp_path, "a.tsv", "Save it\tSichern\n")), "--terms", str(terms))
+    assert code == 0
+    assert "segment 1: terms: save: speichern\tSichern" in output

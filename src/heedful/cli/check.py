@@ -30,6 +30,8 @@ class Check:
         heedful check messages.de.po --strict --only placeholders --only tags
 
         heedful check job.xlf --run runs/en-de --json
+
+        heedful check job.xlf --terms terms.tsv
     """
 
     file: Annotated[
@@ -54,6 +56,10 @@ class Check:
         int | None,
         typer.Option("--max-length", min=1, help="Maximum number of characters in a translation."),
     ] = None
+    terms: Annotated[
+        str | None,
+        typer.Option("--terms", help="Terms with their translations, one pair per line (TSV)."),
+    ] = None
     only: Annotated[
         list[str] | None,
         typer.Option("--only", help="Run this check only; repeatable. Default: all checks."),
@@ -71,6 +77,7 @@ class Check:
 
 
 def _check(options: Check) -> None:
+    from heedful.data.readers import read_pairs
     from heedful.data.units import read_units
     from heedful.evaluation.checks import CHECKS, check_units
 
@@ -82,9 +89,11 @@ def _check(options: Check) -> None:
             options.file, source=options.source, target=options.target, encoding=options.encoding
         )
     )
+    terms = list(read_pairs([options.terms])) if options.terms else []
+    checked = check_units(units, _rules(options, units), options.max_length, terms)
     counts: Counter[str] = Counter()
     serious = with_findings = 0
-    for _, findings in check_units(units, _rules(options, units), options.max_length):
+    for _, findings in checked:
         shown = [one for one in findings if not options.only or one.check in options.only]
         with_findings += bool(shown)
         for one in shown:

@@ -34,6 +34,9 @@ class Unit:
         formats: formats of the text in the file, such as ``python-format``.
         context: distinguishes units with the same source: the context of a message or an id.
         is_done: whether there is a translation that needs no review.
+        longest: the maximum number of characters of the translation; None for no limit.
+        identity: what no other unit with the same context and form has; None if units may repeat.
+        form: number of the plural form.
     """
 
     name: str
@@ -42,6 +45,9 @@ class Unit:
     formats: tuple[str, ...] = ()
     context: str | None = None
     is_done: bool = True
+    longest: int | None = None
+    identity: str | None = None
+    form: int = 0
 
 
 def read_units(
@@ -83,7 +89,8 @@ def _of_catalogue(file: Input, encoding: str | None) -> Iterator[Unit]:
             name = f"line {entry.line}" + (f", form {form}" if entry.plural is not None else "")
             is_done = bool(text) and "fuzzy" not in entry.flags
             source = header.source_of(entry, form)
-            yield Unit(name, source, text, formats, entry.context, is_done)
+            identity = entry.message
+            yield Unit(name, source, text, formats, entry.context, is_done, None, identity, form)
 
 
 def _of_xliff(file: Input, encoding: str | None) -> Iterator[Unit]:
@@ -98,7 +105,24 @@ def _of_xliff(file: Input, encoding: str | None) -> Iterator[Unit]:
         state = "" if target is None else target.get("state", "")
         is_done = bool(text) and state not in NOT_YET | {REVIEW_STATE}
         name = f"unit {number}" if own is None else f"id {own}"
-        yield Unit(name, read_segment(source).text, text, (), own, is_done)
+        longest, identity = _longest(element), _identity(element)
+        content = read_segment(source).text
+        yield Unit(name, content, text, (), own, is_done, longest, identity)
+
+
+def _identity(element: "etree._Element") -> str | None:
+    """The id of a unit or segment with its file's name, in which it must be unique."""
+    if element.get("id") is None:
+        return None
+    file = next(element.iterancestors("{*}file"), None)
+    named = "" if file is None else file.get("original") or file.get("id") or ""
+    return f"{named}: {_id_of(element)}"
+
+
+def _longest(unit: "etree._Element") -> int | None:
+    """The limit in characters of a unit of XLIFF 1.2; the usual limits are in pixels."""
+    limit = unit.get("maxwidth", "")
+    return int(limit) if unit.get("size-unit") == "char" and limit.isdecimal() else None
 
 
 def _id_of(element: "etree._Element") -> str | None:

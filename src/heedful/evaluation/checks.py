@@ -1,10 +1,12 @@
 """Checks of translations before delivery: protected spans, and common mistakes."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from heedful.data.examples import Pair
 from heedful.data.protected.pairs import Rules
 from heedful.data.protected.spans import Span, find_spans
 from heedful.data.units import Unit
@@ -21,6 +23,9 @@ CHECKS = {
     "punctuation": "the final punctuation differs in kind",
     "doubled-words": "a word is doubled, but not in the source",
     "length": "longer than the limit",
+    "terms": "a term is not translated as the list of terms says",
+    "inconsistent": "the same source has another translation",
+    "duplicate": "another unit has the same id, or the same source and context",
 }
 """The checks and their findings."""
 
@@ -60,18 +65,85 @@ class Finding:
 
 
 def check_units(
-    units: Iterable[Unit], rules: Rules, longest: int | None = None
+    units: Iterable[Unit],
+    rules: Rules,
+    longest: int | None = None,
+    terms: Iterable[Pair] = (),
 ) -> Iterator[tuple[Unit, list[Finding]]]:
     """Each unit with the findings of the checks.
 
     Args:
         units: sources with translations.
         rules: the spans that a translation must keep.
-        longest: the maximum number of characters of a translation; None for no limit.
+        longest: the maximum number of characters of a translation, for units without a limit of
+            their own; None for no limit.
+        terms: terms with their translations; several of one term are alternatives.
     """
+    listed = Terms(terms)
+    before = _Before()
     for unit in units:
-        found = _findings(unit, rules, longest)
+        found = chain(
+            _findings(unit, rules, unit.longest or longest),
+            listed.findings(unit),
+            before.findings(unit),
+        )
         yield unit, [Finding(unit.name, *one, unit.source, unit.target) for one in found]
+
+
+class Terms:
+    """Terms with their translations.
+
+    A term is found as whole words in the source, whatever their case. Its translation must be in
+    the target, whatever its case; endings and parts of compounds may follow or precede it.
+
+    Args:
+        pairs: terms with their translations; several of one term are alternatives.
+    """
+
+    def __init__(self, pairs: Iterable[Pair]) -> None:
+        self._wanted: defaultdict[str, list[str]] = defaultdict(list)
+        for term, wanted in pairs:
+            if term.strip() and wanted.strip():
+                self._wanted[_plain(term)].append(_plain(wanted))
+        longest_first = sorted(self._wanted, key=len, reverse=True)
+        one_of = "|".join(map(re.escape, longest_first))
+        self._pattern = re.compile(rf"(?<!\w)(?:{one_of})(?!\w)") if one_of else None
+
+    def findings(self, unit: Unit) -> Iterator[tuple[str, str]]:
+        """The terms of a translated unit that are not translated as listed."""
+        if self._pattern is None or not unit.target.strip():
+            return
+        target = _plain(unit.target)
+        for term in dict.fromkeys(self._pattern.findall(_plain(unit.source))):
+            wanted = self._wanted[term]
+            if not any(one in target for one in wanted):
+                yield "terms", f"{term}: {' or '.join(wanted)}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+class _Before:
+    """The units so far."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str | None, int], str] = {}
+        self._targets: dict[str, tuple[str, str]] = {}
+
+    def findings(self, unit: Unit) -> Iterator[tuple[str, str]]:
+        """Whether the unit was there before, or its source with another translation."""
+        if unit.identity is not None:
+            key = (unit.identity, unit.context, unit.form)
+            if (first := self._names.get(key)) is not None:
+                yield "duplicate", f"as in {first}"
+            self._names.setdefault(key, unit.name)
+        # Messages with the same source have contexts because their translations may differ.
+        is_message = bool(unit.form) or unit.identity == unit.source
+        if not is_message and unit.source.strip() and unit.target.strip():
+            name, target = self._targets.setdefault(unit.source, (unit.name, unit.target))
+            if target != unit.target:
+                yield "inconsistent", f"{name} has {target}"
 
 
 def _findings(unit: Unit, rules: Rules, longest: int | None) -> Iterator[tuple[str, str]]:
