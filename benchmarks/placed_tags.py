@@ -57,13 +57,12 @@ def main() -> None:
     parser.add_argument(
         "--wrong", type=int, default=0, help="number of incorrect segments to print"
     )
-    parser.add_argument("--join", help="how to combine both directions")
     asked = parser.parse_args()
     pairs = [pair for pair in read_pairs([asked.file]) if find_spans(pair.source, RULES)]
     sources = [remove_spans(pair.source, find_spans(pair.source, RULES)) for pair in pairs]
     targets = [remove_spans(pair.target, find_spans(pair.target, RULES)) for pair in pairs]
-    aligner = build_aligner(load_directions(runs_of(asked.aligner)), asked.join)
-    aligned = aligner.align(
+    aligner = build_aligner(load_directions(runs_of(asked.aligner)), None)
+    aligned = aligner.weights(
         [
             Pair(*each)
             for each in zip(
@@ -72,8 +71,8 @@ def main() -> None:
         ]
     )
     counts: Counter[str] = Counter()
-    for pair, bare, reference, links in zip(pairs, sources, targets, aligned, strict=True):
-        placed = place_spans(bare, reference.text, links.links)
+    for pair, bare, reference, weights in zip(pairs, sources, targets, aligned, strict=True):
+        placed = place_spans(bare, reference.text, weights)
         gold, found = places(pair.target), places(placed)
         counts["tags"] += gold.total()
         counts["tags right"] += (gold & found).total()

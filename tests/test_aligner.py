@@ -16,11 +16,13 @@ from heedful.attention import watch
 from heedful.attention.hidden_markov import HiddenMarkovAttention, key_normaliser
 from heedful.basics.errors import UserError
 from heedful.cli import task_commands, train
+from heedful.data.examples import Pair
 from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate, read_links
 from heedful.interop.exporting import export_hf
 from heedful.models.aligner import AlignerSettings, WordAligner
 from heedful.models.pairs import Source
 from heedful.runs.opening import open_run
+from heedful.tasks.pairs.aligners import build_aligner, load_directions
 
 
 def by_enumeration(scores: Tensor, attention: HiddenMarkovAttention) -> tuple[float, Tensor]:
@@ -194,6 +196,17 @@ def test_a_corpus_alone_gives_an_aligner_of_both_directions(folder: Path) -> Non
     assert alignment_error_rate(gold, found).precision > 0.9
     one = heedful("align", folder / "run" / "forward", folder / "c.tsv").split("\n")[:-1]
     assert alignment_error_rate(gold, read_links(one)).precision > 0.8
+
+
+def test_weights_of_both_directions_are_their_geometric_mean(folder: Path) -> None:
+    pairs = [Pair(*row) for row in corpus(20, 2)[0]]
+    runs = load_directions([folder / "run" / name for name in ("forward", "reverse")])
+    first, second, both = (
+        build_aligner(some, None).weights(pairs) for some in (runs[:1], runs[1:], runs)
+    )
+    for one, other, mean in zip(first, second, both, strict=True):
+        assert mean.keys() == one.keys() & other.keys()
+        assert all(mean[link] ** 2 == pytest.approx(one[link] * other[link]) for link in mean)
 
 
 def test_the_rule_of_both_is_chosen_and_links_guide_another_model(folder: Path) -> None:

@@ -211,7 +211,9 @@ def test_what_alignments_do_to_real_texts_is_hardly_ever_refused(
             words = bare.text.split()
             order = sorted(range(len(words)), key=lambda place: place + chance.uniform(0, 4))
             links = [(own, place) for place, own in enumerate(order) if chance.random() < 0.9]
-            translations.append(place_spans(bare, " ".join(words[own] for own in order), links))
+            translations.append(
+                place_spans(bare, " ".join(words[own] for own in order), dict.fromkeys(links, 1.0))
+            )
         filled = fill(found, translations)
         assert shape(filled.decode()) == shape(path.read_text("utf-8"))
         said = re.search(r"(\d+) translations have other markup", capsys.readouterr().err)

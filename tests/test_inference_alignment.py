@@ -60,6 +60,7 @@ def test_words_sum_source_tokens_and_average_target_tokens() -> None:
     alignment = WordAlignment(found)
     assert alignment.links == [(0, 0), (1, 1)]
     assert alignment.pharaoh() == "0-0 1-1"
+    assert alignment.weights(minimum=0.3) == pytest.approx({(0, 0): 0.45, (1, 1): 0.9})
     assert WordAlignment(torch.zeros(0, 3)).pharaoh() == ""
     assert torch.equal(word_weights(weights, [-1, 0, 0], [-1, -1, 0]), torch.tensor([[0.9]]))
 

@@ -18,8 +18,8 @@ RULES = ["tags", "printf"]
 
 def placed(source: str, translation: str, links: str) -> str:
     bare = remove_spans(source, find_spans(source, RULES))
-    pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
-    return place_spans(bare, translation, pairs)  # type: ignore[arg-type]
+    pairs = [link.split("-") for link in links.split()]
+    return place_spans(bare, translation, {(int(own), int(other)): 1.0 for own, other in pairs})
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,9 @@ def placed(source: str, translation: str, links: str) -> str:
         ("(<b>one</b>)", "(eins)", "0-0", "(<b>eins</b>)"),
         ("the <b>dog</b> barks", "der Hund bellt", "0-0 2-2", "der <b>Hund</b> bellt"),
         ("<b>One.</b>", "Eins.", "0-0", "<b>Eins.</b>"),
+        ("SUM(<i>field</i>, 1)", "SUM(feld, 1)", "0-0 1-1", "SUM(<i>feld</i>, 1)"),
+        ("<b>Community</b> headers", "Community-Kopfzeilen", "0-0 1-0", None),
+        ("see the <br/> end", "sieh-das Ende", "0-0 1-0 2-1", "sieh-das <br/> Ende"),
     ],
 )
 def test_where_spans_go(source: str, translation: str, links: str, expected: str | None) -> None:
@@ -60,6 +63,15 @@ def test_where_spans_go(source: str, translation: str, links: str, expected: str
         assert re.sub("<[^>]*>", "", found).split() == translation.split()
     else:
         assert found == expected
+
+
+def test_uncertain_words_do_not_decide() -> None:
+    bare = remove_spans(source := "Select <b>Save</b>", find_spans(source, RULES))
+    sure = {(0, 0): 0.9, (1, 1): 0.9, (0, 2): 0.4}
+    placed = place_spans(bare, "Wählen Speichern aus", sure | {(1, 2): 0.3})
+    assert placed == "Wählen <b>Speichern</b> aus"
+    placed = place_spans(bare, "Wählen Speichern aus", sure | {(1, 2): 0.5})
+    assert placed == "Wählen <b>Speichern aus</b>"
 
 
 def test_everything_is_there_and_nests_for_any_links() -> None:
@@ -77,19 +89,21 @@ def test_everything_is_there_and_nests_for_any_links() -> None:
                 source += f"</{opened.pop()}>"
             source += chance.choice([" ", " %s ", " <br/> "])
         source += "".join(f"</{name}>" for name in reversed(opened))
-        target = [f"t{number}" for number in range(chance.randint(0, 8))]
+        target = [
+            f"t{number}{chance.choice(['', ',', '-t)', '_t'])}"
+            for number in range(chance.randint(0, 8))
+        ]
         links = [
             (chance.randrange(len(words)), chance.randrange(len(target)))
             for _ in range(chance.randint(0, 9) if target else 0)
         ]
         spans = find_spans(source, RULES)
         bare = remove_spans(source, spans)
-        found = place_spans(bare, " ".join(target), links)
+        found = place_spans(bare, " ".join(target), dict.fromkeys(links, 1.0))
         texts = [source[span.start : span.end] for span in spans]
         again = [found[span.start : span.end] for span in find_spans(found, RULES)]
         assert sorted(again) == sorted(texts)
-        left = re.sub(r"<[^>]*>|%s", " ", found).split()
-        assert left == target
+        assert "".join(re.sub(r"<[^>]*>|%s", "", found).split()) == "".join(target)
         names: list[str] = []
         for tag in re.findall(r"</?[abc]>", found):
             if tag[1] == "/":

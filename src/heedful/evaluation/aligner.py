@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -86,7 +86,42 @@ class Aligner:
         """
         if any(isinstance(pair, str) for pair in pairs):
             raise UserError("align takes a list of pairs; give [pair] for a single one")
-        found = []
+        found = [
+            [_weighted(alignment, turned) for alignment in alignments]
+            for turned, alignments in self._directions(pairs, advance, left_out)
+        ]
+        return [
+            AlignedPair(pair, self._joined(*weights))
+            for pair, *weights in zip(pairs, *found, strict=True)
+        ]
+
+    def weights(self, pairs: Sequence[Pair]) -> list[Weighted]:
+        """The weights of all word pairs, without a rule for links.
+
+        With both directions, their geometric means.
+        """
+        found = [
+            [
+                {link[::-1] if turned else link: weight for link, weight in each.weights().items()}
+                for each in alignments
+            ]
+            for turned, alignments in self._directions(pairs, None, None)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return [
+            {
+                link: (weight * second[link]) ** 0.5
+                for link, weight in first.items()
+                if link in second
+            }
+            for first, second in zip(*found, strict=True)
+        ]
+
+    def _directions(
+        self, pairs: Sequence[Pair], advance: Advance | None, left_out: Counter[str] | None
+    ) -> Iterator[tuple[bool, list[WordAlignment]]]:
+        """Whether a direction is reversed, and its alignments; for each direction."""
         for number, (translator, turned) in enumerate(self.directions, start=1):
             sides = [pair[::-1] if turned else (pair.source, pair.target) for pair in pairs]
             alignments = align_translations(
@@ -96,11 +131,7 @@ class Aligner:
                 advance=advance if number == len(self.directions) else None,
                 left_out=left_out if number == 1 or left_out is None else Counter(),
             )
-            found.append([_weighted(alignment, turned) for alignment in alignments])
-        return [
-            AlignedPair(pair, self._joined(*weights))
-            for pair, *weights in zip(pairs, *found, strict=True)
-        ]
+            yield turned, alignments
 
     def _joined(self, first: Weighted, second: Weighted | None = None) -> Weighted:
         if second is None:

@@ -1,22 +1,23 @@
 """Puts spans into a translation that was made without them, by word alignment.
 
 For models without placeholders. A pair of tags encloses the translation of the enclosed words. A
-single span is put between the words where it separates the links as it does in the source.
+single span is put between the words where it separates the weights as it does in the source.
 """
 
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.spans import Span, find_spans
 from heedful.decoding import SearchOptions
+from heedful.inference.token_weights import Weights, Words, token_weights
 from heedful.inference.translation import Translation
 from heedful.inference.translation_window import Advance
 from heedful.inference.translator import Translator
 
-_WORD = re.compile(r"\S+")
 _ENDS = ".,;:!?…)]}»”\"'"
 _BEGINS = "([{«„“\"'¿¡"
 _STOPS = tuple(".!?:;,")
@@ -95,7 +96,7 @@ def _joins(last: str, first: str) -> bool:
     )
 
 
-def place_spans(bare: TextWithoutSpans, translation: str, links: Iterable[tuple[int, int]]) -> str:
+def place_spans(bare: TextWithoutSpans, translation: str, weights: Weights) -> str:
     """Insert the removed spans of a text into its translation.
 
     Each span is inserted exactly once, and pairs nest as in the source.
@@ -103,11 +104,11 @@ def place_spans(bare: TextWithoutSpans, translation: str, links: Iterable[tuple[
     Args:
         bare: from :func:`remove_spans`.
         translation: the translation of ``bare.text``.
-        links: ``(source word, target word)``; words are separated as by ``str.split``.
+        weights: (source word, target word) → weight; words are separated as by ``str.split``.
     """
     if not bare.spans:
         return translation
-    placing = _Placing(bare, translation, links)
+    placing = _Placing(bare, translation, weights)
     return placing.written(_tree(bare.spans), 0, len(translation))
 
 
@@ -141,17 +142,12 @@ def _tree(spans: Sequence[RemovedSpan]) -> list[_Node]:
 class _Placing:
     """Finds the position of each node in a translation, in characters."""
 
-    def __init__(
-        self, bare: TextWithoutSpans, translation: str, links: Iterable[tuple[int, int]]
-    ) -> None:
+    def __init__(self, bare: TextWithoutSpans, translation: str, weights: Weights) -> None:
         self.text, self.translation = bare.text, translation
-        self.source = [found.span() for found in _WORD.finditer(bare.text)]
-        self.target = [found.span() for found in _WORD.finditer(translation)]
-        self.links = [
-            (own, other)
-            for own, other in links
-            if own < len(self.source) and other < len(self.target)
-        ]
+        source, target = Words.of(bare.text), Words.of(translation)
+        self.source, self.target = source.tokens, target.tokens
+        self.starts = source.word_starts, target.word_starts
+        self.weights = token_weights(source, target, weights)
 
     def written(self, nodes: Sequence[_Node], start: int, end: int) -> str:
         """The translation from ``start`` to ``end`` with these nodes in it."""
@@ -211,20 +207,18 @@ class _Placing:
         return range(inside[0], inside[-1] + 1) if inside else range(0)
 
     def _interval(self, covered: range) -> tuple[int, int] | None:
-        """The target words with most links from the covered words, and fewest from others."""
-        gain = [0] * len(self.target)
-        for own, other in self.links:
-            gain[other] += 1 if own in covered else -1
-        linked = [other for own, other in self.links if own in covered]
-        if not linked:
-            return None
-        best, found = 0, (min(linked), max(linked))
-        for low in sorted(set(linked)):
-            total = 0
-            for high in range(low, max(linked) + 1):
-                total += gain[high]
-                if total > best:
-                    best, found = total, (low, high)
+        """The target tokens with most weight from the covered tokens, and least from others."""
+        gain = [0.0] * len(self.target)
+        for (own, other), weight in self.weights.items():
+            gain[other] += weight if own in covered else -weight
+        best, found = 0.0, None
+        total, low = 0.0, 0
+        for high, own_gain in enumerate(gain):
+            if total <= 0:
+                total, low = 0.0, high
+            total += own_gain
+            if total > best + 1e-9:
+                best, found = total, (low, high)
         return found
 
     def _characters(self, words: tuple[int, int], node: _Node) -> tuple[int, int]:
@@ -248,22 +242,29 @@ class _Placing:
         return low, high
 
     def _gap(self, place: int) -> int:
-        """The gap between target words that separates the links as the source position does."""
-        word = sum(low < place for low, _ in self.source)
-        if word == len(self.source):
+        """The gap between target tokens that separates the weights as the source position does.
+
+        It is between two words, unless the source position is inside a word.
+        """
+        token = sum(low < place for low, _ in self.source)
+        if token == len(self.source):
             return len(self.target)
-        if word == 0:
+        if token == 0:
             return 0
-        best, found = -1.0, 0
-        for gap in range(len(self.target) + 1):
-            agreed = sum(
-                1 / (1 + abs(own - word + (own < word)))
-                for own, other in self.links
-                if (own < word) == (other < gap)
-            )
-            if agreed > best:
-                best, found = agreed, gap
-        return found
+        if token in self.starts[0]:
+            gaps = sorted({*self.starts[1], len(self.target)})
+        else:
+            gaps = list(range(len(self.target) + 1))
+        # Each weight counts for the gaps on its own side of its target token.
+        before, after = [0.0] * (len(self.target) + 1), [0.0] * (len(self.target) + 1)
+        for (own, other), weight in self.weights.items():
+            near = weight / (1 + abs(own - token + (own < token)))
+            if own < token:
+                before[other + 1] += near
+            else:
+                after[other] += near
+        first, second = list(accumulate(before)), list(accumulate(reversed(after)))[::-1]
+        return max(gaps, key=lambda gap: first[gap] + second[gap], default=0)
 
     def _spaced(self, span: RemovedSpan, at: int) -> str:
         """A single span with the white space that it needs at its position."""
@@ -340,5 +341,5 @@ def with_spans(
         return one if alignments else replace(one, alignment=None)
     if not bare.text.strip():
         return Translation(text, text)
-    links = [] if one.alignment is None else one.alignment.links
-    return replace(one, source=text, text=place_spans(bare, one.text, links), alignment=None)
+    weights = {} if one.alignment is None else one.alignment.weights()
+    return replace(one, source=text, text=place_spans(bare, one.text, weights), alignment=None)

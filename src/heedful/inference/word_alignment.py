@@ -107,6 +107,15 @@ class WordAlignment:
             for link in _links(row.weights.unsqueeze(0), target, row.first, self.threshold)
         ]
 
+    def weights(self, minimum: float = 0.01) -> dict[tuple[int, int], float]:
+        """(source word, target word) → weight, of all pairs from a minimum weight on."""
+        return {
+            (row.first + own, target): weight
+            for target, row in enumerate(self.rows())
+            for own, weight in enumerate(row.weights.tolist())
+            if weight >= minimum
+        }
+
     def pharaoh(self) -> str:
         """The links as ``source-target`` pairs, by target word: ``0-0 2-1``."""
         return " ".join(f"{source}-{target}" for source, target in self.links)
