@@ -172,6 +172,10 @@ def test_translations_stay_what_they_are(
         assert fill(again, ["kept"] if not again.spans else again.segments)
 
 
+def test_a_translation_of_control_characters_leaves_the_text() -> None:
+    assert fill(document("The *cat*.\n\nOne\n"), ["\x01", "\x02"]) == b"The *cat*.\n\nOne\n"
+
+
 def shape(text: str) -> list[object]:
     """The blocks of a text with what stays in them, and how often each has which markup."""
     parsed = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)

@@ -272,3 +272,7 @@ def test_long_files_take_little_time(unit: str) -> None:
     found = document("One " + unit * 3000)
     fill(found, of_words(found, str.swapcase))
     assert time.process_time() - began < 4
+
+
+def test_a_translation_of_control_characters_leaves_the_text() -> None:
+    assert fill(document("The *cat*.\n\nOne\n"), ["\x01", "\x02"]) == b"The *cat*.\n\nOne\n"

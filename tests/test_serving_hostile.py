@@ -262,4 +262,5 @@ def test_requests_made_from_the_description(address: str) -> None:
 
         call()
     others = {"/languages", "/frontend/settings", "/health", "/api/models"}
+    others |= {"/translate_file", "/download_file/{name}"}
     assert set(FIELDS) | others | {"/api/predict/{model}"} == paths

@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,12 @@ def test_a_page_keeps_its_markup(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert re.findall("<.*?>", found) == re.findall("<.*?>", document.text)
     assert "<code>the <i>mat</i></code>" in found
     assert "the dog" not in found
+
+
+def test_long_texts_take_little_time() -> None:
+    words = " ".join(["ab"] * 20_000)
+    source = f"<b>{words}</b> %s c"
+    began = time.perf_counter()
+    found = placed(source, f"{words} d", " ".join(f"{i}-{i}" for i in range(20_000)))
+    assert time.perf_counter() - began < 3
+    assert found == f"<b>{words}</b> %s d"

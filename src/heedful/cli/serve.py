@@ -140,6 +140,12 @@ class Serve:
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds after which a request is cancelled.")
     ] = 60.0
+    file_time: Annotated[
+        float,
+        typer.Option(
+            "--file-time", min=0.001, help="Seconds after which a translated file is deleted."
+        ),
+    ] = 1800.0
     job_time: Annotated[
         float,
         typer.Option(
@@ -222,6 +228,7 @@ def _limits(options: Serve) -> "Limits":
         characters=options.max_characters,
         texts=options.max_texts,
         timeout=options.timeout,
+        file_time=options.file_time,
         job_time=options.job_time,
         grace=options.grace,
     )

@@ -15,11 +15,31 @@ from heedful.basics.errors import UserError
 from heedful.serving.errors import RefusedError, log_failure
 from heedful.serving.handling import RequestHandler, http_error
 from heedful.serving.jobs import EngineFailedError, TooLongError
-from heedful.serving.openapi import request_body, response_schemas
+from heedful.serving.openapi import (
+    path_parameters,
+    request_body,
+    response_schemas,
+    upload_body,
+)
 from heedful.serving.request_parsing import check_fields, check_input, collect_texts
-from heedful.serving.responses import LINES, compressed_response, json_bytes
+from heedful.serving.responses import (
+    FILE,
+    LINES,
+    compressed_response,
+    file_response,
+    json_bytes,
+)
 from heedful.serving.served import Served
-from heedful.tasks.endpoints import Endpoint, Line, ModelRequest, Route, Work, too_large
+from heedful.tasks.endpoints import (
+    Download,
+    Endpoint,
+    Line,
+    ModelRequest,
+    NoRoomError,
+    Route,
+    Work,
+    too_large,
+)
 from heedful.tasks.spec import TaskSpec, specs
 
 
@@ -86,22 +106,36 @@ def contracts(handler: RequestHandler) -> APIRouter:
 
 def _add_route(router: APIRouter, handler: RequestHandler, tag: str, route: Route) -> None:
     async def answer(request: Request) -> Response:
-        body = None
+        body: Any = request.path_params
         if route.request is not None:
-            body = check_fields(route.request, await handler.fields(request))
+            files = 1 if route.takes_file else 0
+            body = check_fields(route.request, await handler.fields(request, files=files))
         try:
-            return JSONResponse(await route.answer(body, partial(handler.search_all, request)))
+            found = await route.answer(body, partial(handler.search_all, request))
+        except NoRoomError as error:
+            raise RefusedError(429, str(error), retry_after=60) from None
         except UserError as error:
             raise RefusedError(400, str(error)) from None
+        if found is None:
+            raise RefusedError(404, "not found")
+        return file_response(found) if isinstance(found, Download) else JSONResponse(found)
 
+    if route.request is None:
+        described = path_parameters(route.path)
+    elif route.takes_file:
+        described = upload_body(route.request)
+    else:
+        described = request_body(route.request, forms=True)
     router.add_api_route(
         route.path,
         answer,
         methods=["GET" if route.request is None else "POST"],
         name=getattr(route.answer, "__name__", route.path),
         description=(route.answer.__doc__ or "").strip(),
-        openapi_extra=None if route.request is None else request_body(route.request, forms=True),
-        responses=response_schemas(route.response),
+        openapi_extra=described,
+        responses=response_schemas(None, FILE)
+        if route.response is Download
+        else response_schemas(route.response),
         tags=[tag],
     )
 

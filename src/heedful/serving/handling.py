@@ -50,7 +50,9 @@ class RequestHandler:
         self.models, self.engine, self.limits = models, engine, limits
         self.metrics, self.keys, self.log_texts = metrics, keys, log_texts
 
-    async def fields(self, request: Request, *, strings: bool = True) -> dict[str, Any]:
+    async def fields(
+        self, request: Request, *, strings: bool = True, files: int = 0
+    ) -> dict[str, Any]:
         """The fields of a request, after its key has been checked.
 
         A key in the headers is checked before the body is read.
@@ -58,6 +60,7 @@ class RequestHandler:
         Args:
             request: the client's request.
             strings: whether lists must contain texts.
+            files: maximum number of files in a form.
 
         Raises:
             RefusedError: 400, the fields cannot be read, or a list has too many values; 403, the
@@ -66,7 +69,7 @@ class RequestHandler:
         key = key_outside_body(request.scope)
         if key is not None:
             self._check_key(key)
-        fields = await read_fields(request)
+        fields = await read_fields(request, files)
         key_in_body = fields.pop("api_key", None)
         if key is None:
             self._check_key(key_in_body)

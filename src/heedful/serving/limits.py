@@ -31,6 +31,10 @@ class Limits(Settings):
     """Maximum texts in a request."""
     answer: int = Field(default=16 << 20, ge=1)
     """Maximum bytes of a response of ``/api/translate``, before compression."""
+    files: int = Field(default=64 << 20, ge=1)
+    """Maximum bytes of all translated files that wait to be downloaded."""
+    file_time: float = Field(default=1800.0, gt=0.0)
+    """Seconds after which a translated file is deleted."""
     timeout: float = Field(default=60.0, gt=0.0)
     """Seconds after which a request is cancelled (504)."""
     job_time: float = Field(default=10.0, gt=0.0)

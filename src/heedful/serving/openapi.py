@@ -1,5 +1,6 @@
 """Parts of the OpenAPI description that FastAPI cannot derive, because heedful parses bodies."""
 
+import re
 from typing import Any
 
 from pydantic import BaseModel
@@ -24,6 +25,20 @@ def request_body(kind: type[BaseModel], *, forms: bool = False) -> dict[str, Any
             flat["properties"]["q"] = {"type": "string"}
         content |= {form: {"schema": flat} for form in _FORMS}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def upload_body(kind: type[BaseModel]) -> dict[str, Any]:
+    """The body of a request with a file: a multipart form."""
+    form = _FORMS[1]
+    body = request_body(kind, forms=True)["requestBody"]
+    return {"requestBody": {"required": True, "content": {form: body["content"][form]}}}
+
+
+def path_parameters(path: str) -> dict[str, Any]:
+    """The parameters of a path: its parts in braces."""
+    names = re.findall(r"{(\w+)}", path)
+    text = {"in": "path", "required": True, "schema": {"type": "string"}}
+    return {"parameters": [{"name": name, **text} for name in names]}
 
 
 def response_schemas(

@@ -13,18 +13,23 @@ from starlette.requests import Request
 
 from heedful.serving.admission import is_from_browser
 from heedful.serving.errors import RefusedError, printable
+from heedful.tasks.endpoints import Upload
 
 _MAX_FIELDS = 100
 
 M = TypeVar("M", bound=BaseModel)
 
 
-async def read_fields(request: Request) -> dict[str, Any]:
+async def read_fields(request: Request, files: int = 0) -> dict[str, Any]:
     """The fields of a request; the body takes precedence over the query string.
 
     A body is read as JSON if its content type is JSON. Clients that are not browsers may omit the
     type: a body that starts like an object is then read as JSON. From a browser, such a body is
     refused, because a page can send plain text to another site without that site's permission.
+
+    Args:
+        request: the request.
+        files: maximum number of files in a multipart form, which become `Upload`.
 
     Raises:
         RefusedError: 400, the body is invalid, or a field is given twice.
@@ -35,7 +40,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
         return fields
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return {**fields, **await _multipart(request, len(body))}
+        return {**fields, **await _multipart(request, len(body), files)}
     like_json = body.lstrip()[:1] in (b"{", b"[")
     if kind.endswith("json") or (like_json and not is_from_browser(request.headers)):
         return {**fields, **_json(body)}
@@ -181,23 +186,34 @@ def _form(body: bytes) -> dict[str, Any]:
     return _unique_fields(pairs)
 
 
-async def _multipart(request: Request, size: int) -> dict[str, Any]:
-    from starlette.exceptions import HTTPException
-    from starlette.formparsers import MultiPartException
+async def _multipart(request: Request, size: int, files: int) -> dict[str, Any]:
+    from starlette.formparsers import MultiPartException, MultiPartParser
 
+    parser = MultiPartParser(
+        request.headers,
+        request.stream(),
+        max_files=files,
+        max_fields=_MAX_FIELDS,
+        max_part_size=size + 1,
+    )
+    parser.spool_max_size = size + 1  # files stay in memory
     try:
-        async with request.form(
-            max_files=0, max_fields=_MAX_FIELDS, max_part_size=size + 1
-        ) as form:
-            pairs = form.multi_items()
-    except (HTTPException, MultiPartException, UnicodeError, LookupError):
-        raise RefusedError(400, "the form is invalid or contains a file") from None
-    if any(isinstance(value, UploadFile) for _, value in pairs):
-        raise RefusedError(400, "the form contains a file; send texts")
-    return _unique_fields((name, str(value)) for name, value in pairs)
+        form = await parser.parse()
+    except (MultiPartException, UnicodeError, LookupError, KeyError):
+        what = "contains several files" if files else "contains a file"
+        raise RefusedError(400, f"the form is invalid or {what}") from None
+    pairs = [(name, await _value(request, value)) for name, value in form.multi_items()]
+    await form.close()
+    return _unique_fields(pairs)
 
 
-def _unique_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+async def _value(request: Request, value: str | UploadFile) -> str | Upload:
+    if isinstance(value, str):
+        return value
+    return Upload(value.filename or "", await value.read(), str(request.base_url))
+
+
+def _unique_fields(pairs: Iterable[tuple[str, str | Upload]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:

@@ -35,6 +35,29 @@ class ModelRequest(BaseModel):
     model: StrictStr | None = None
 
 
+class NoRoomError(UserError):
+    """The server has no room for a result now; the client may try again later."""
+
+
+class Upload(NamedTuple):
+    """A file of a multipart form."""
+
+    name: str
+    """The client's name for it, which is not a path of this machine."""
+    data: bytes
+    address: str
+    """The URL of the server as the client knows it, ending in ``/``."""
+
+
+class Download(NamedTuple):
+    """A response that is a file."""
+
+    name: str
+    """The name that clients save it as."""
+    data: bytes
+    media_type: str
+
+
 class Limits(Protocol):
     """The limits of the server on one request."""
 
@@ -56,6 +79,16 @@ class Limits(Protocol):
     @property
     def characters(self) -> int:
         """Maximum characters in all texts."""
+        ...
+
+    @property
+    def files(self) -> int:
+        """Maximum bytes of all files that wait to be downloaded."""
+        ...
+
+    @property
+    def file_time(self) -> float:
+        """Seconds after which a file is deleted."""
         ...
 
 
@@ -271,16 +304,19 @@ class Route(NamedTuple):
 
     path: str
     answer: Callable[[Any, SearchAll], Awaitable[Any]]
-    """Makes the response to a request (None for ``GET``), a value that :mod:`json` can write.
+    """Makes the response to a request: a value that :mod:`json` can write, or a `Download`.
 
-    Its name and docstring are used in the OpenAPI description. A `UserError` becomes a response
-    with status 400.
+    A ``GET`` has the parts of the path that are in braces as its request, a dictionary. Its name
+    and docstring are used in the OpenAPI description. A `UserError` becomes a response with status
+    400; None becomes one with status 404.
     """
     response: Any
     """Its schema, for the OpenAPI description."""
     request: type[BaseModel] | None = None
     """The type of a ``POST`` request, sent as JSON or as a form; if None, the route is a ``GET``
     without fields and API key."""
+    takes_file: bool = False
+    """Whether the request is a multipart form with an `Upload`."""
 
 
 class Contract(NamedTuple):

@@ -8,8 +8,7 @@ Only the bytes of targets are edited; the file is not serialised again.
 from pathlib import Path
 
 from heedful.data.documents.base import Document
-from heedful.data.documents.formats import FORMATS, OF_KINDS, Opening, find_format
-from heedful.data.readers.kinds import Kind, find_kind
+from heedful.data.documents.formats import FORMATS, Opening, detect_format
 from heedful.data.readers.opening import STANDARD_INPUT, open_input
 from heedful.data.readers.text import codec_name
 
@@ -44,10 +43,8 @@ def open_document(
         codec_name(encoding)
     with open_input(path) as file:
         name = file.name
-        found = FORMATS[form] if form is not None else find_format(name, file.head())
+        known = None if form is None else FORMATS[form]
+        found = known or detect_format(name, file.head(), encoding)
         if found is None:
-            kind = find_kind(file.head(), name, encoding)
-            if kind is Kind.TEXT:
-                return None
-            found = OF_KINDS[kind]
+            return None
         return found.open(b"".join(file.chunks()), name, Opening(encoding, source, target))

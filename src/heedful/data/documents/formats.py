@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.base import Document
-from heedful.data.readers.kinds import Kind, extension
+from heedful.data.readers.kinds import EXTENSIONS, Kind, extension, find_kind
 
 _VERSION_2 = re.compile(rb"""<(?:[\w.-]+:)?xliff\b[^>]*\sversion\s*=\s*["']2\.""")
 _HEAD = 4096
@@ -150,8 +150,27 @@ FORMATS = {
 """The formats by name. Those without an extension are detected by content."""
 OF_KINDS = {Kind.PO: FORMATS["po"], Kind.XLIFF: FORMATS["xliff"], Kind.TMX: FORMATS["tmx"]}
 """The formats that are also corpora."""
+FILE_EXTENSIONS = frozenset(
+    {*EXTENSIONS, *(end for one in FORMATS.values() for end in one.extensions)}
+)
+"""The extensions of all documents."""
 
 _ROOT = re.compile(rb"<([A-Za-z][\w:.-]*)")
+
+
+def detect_format(name: str, head: bytes, encoding: str | None = None) -> Format | None:
+    """Detect the format of a file by its extension and its content; None for plain text.
+
+    Args:
+        name: of the file.
+        head: its first bytes, uncompressed.
+        encoding: of the text, if it is known.
+
+    Raises:
+        UserError: the file is XML of an unsupported kind.
+    """
+    found = find_format(name, head)
+    return OF_KINDS.get(find_kind(head, name, encoding)) if found is None else found
 
 
 def find_format(name: str, head: bytes) -> Format | None:

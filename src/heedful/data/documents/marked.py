@@ -141,7 +141,10 @@ class MarkedDocument(TextSpanDocument):
 
 
 def _parts(one: Marked, translation: str) -> list[str | Code] | None:
-    """The words and codes of a translation; None if its codes are not those of the segment."""
+    """The words and codes of a translation.
+
+    None if its codes are not those of the segment, or if it has nothing but control characters.
+    """
     codes: dict[str, deque[Code]] = defaultdict(deque)
     for piece in one.pieces:
         if isinstance(piece, Code):
@@ -155,8 +158,8 @@ def _parts(one: Marked, translation: str) -> list[str | Code] | None:
     parts: list[str | Code] = []
     for number, piece in enumerate(pieces):
         is_code = number % 2 and codes[piece]
-        parts.append(codes[piece].popleft() if is_code else piece)
-    return _without_empty_pairs([part for part in parts if part], one)
+        parts.append(codes[piece].popleft() if is_code else without_forbidden(piece)[0])
+    return _without_empty_pairs([part for part in parts if part], one) or None
 
 
 def one_line(words: str) -> str:

@@ -23,6 +23,7 @@ class Matches:
         texts: sources.
         exponent: the exponent of the length penalty, for scores of joined lines.
         keeps: whether a match may be used for a text.
+        contexts: the context of each text; None for none.
 
     Example:
         >>> from heedful.data.memory import Entry
@@ -40,10 +41,14 @@ class Matches:
         texts: Sequence[str],
         exponent: float = 1.0,
         keeps: Callable[[str, str], bool] = lambda text, target: True,
+        contexts: Sequence[str | None] | None = None,
     ) -> None:
         self._texts, self._exponent = list(texts), exponent
         self._keeps = keeps
-        self._found = [None if memory is None else self._find(memory, text) for text in texts]
+        self._found = [
+            None if memory is None else self._find(memory, text, context)
+            for text, context in zip(texts, contexts or [None] * len(texts), strict=True)
+        ]
 
     @property
     def rest(self) -> list[str]:
@@ -74,8 +79,8 @@ class Matches:
             results.append(join_translations(found.cut, parts, exponent=self._exponent))
         return results
 
-    def _find(self, memory: Memory, text: str) -> Match | _Lines | None:
-        whole = self._match(memory, text)
+    def _find(self, memory: Memory, text: str, context: str | None) -> Match | _Lines | None:
+        whole = self._match(memory, text, context)
         lines, after = split_at_line_breaks(text)
         if whole is not None or len(lines) < 2:
             return whole
@@ -84,6 +89,6 @@ class Matches:
             return None
         return _Lines(SplitText(text, tuple(lines), (0,) * len(lines), after), found)
 
-    def _match(self, memory: Memory, text: str) -> Match | None:
-        found = memory.find(text)
+    def _match(self, memory: Memory, text: str, context: str | None = None) -> Match | None:
+        found = memory.find(text, context)
         return found if found is None or self._keeps(text, found.target) else None

@@ -20,6 +20,8 @@ class DocumentTexts:
         self.documents = documents
         self.segments = [text for one in documents for text in one.segments]
         """The segments of all documents, in order."""
+        self.contexts = [context for one in documents for context in _contexts(one)]
+        """The context of each segment, for memory matches."""
         self.places = [
             (number, place)
             for number, one in enumerate(documents)
@@ -43,7 +45,7 @@ class DocumentTexts:
     def accepts(self, number: int, translation: str) -> bool:
         """Whether the translation of a segment has the markup of the segment."""
         document, place = self.places[number]
-        return bool(translation.strip()) and self.documents[document].accepts(place, translation)
+        return self.documents[document].accepts(place, translation)
 
     def pieces(self, number: int) -> list[str]:
         """A segment as words and markup in turn, which begins and ends with words."""
@@ -62,19 +64,33 @@ class DocumentTexts:
             if not self.accepts(number, one)
         }
 
-    def filled(self, translations: Sequence[str], second: Sequence[str]) -> list[bytes]:
+    def filled(
+        self,
+        translations: Sequence[str],
+        second: Sequence[str],
+        matches: Sequence[str | None],
+    ) -> list[bytes]:
         """The documents with translations of all segments.
 
-        If a translation has other markup than its segment, the second one is used; if that has
-        other markup, too, the segment stays as it is.
+        Args:
+            translations: one for each segment.
+            second: used where the first ones have other markup than their segments. If these have
+                other markup, too, the segment stays as it is.
+            matches: the kind of match of the first ones that are from a memory; None for others.
         """
-        chosen = []
+        chosen, kinds = [], []
         for number, given in enumerate(zip(translations, second, self.segments, strict=True)):
             *possible, segment = given
-            chosen.append(next((one for one in possible if self.accepts(number, one)), segment))
+            one = next((one for one in possible if self.accepts(number, one)), segment)
+            chosen.append(one)
+            kinds.append(matches[number] if one == translations[number] else None)
         contents, at = [], 0
         for document, size in zip(self.documents, self.sizes, strict=True):
-            document.fill(chosen[at : at + size])
+            document.fill(chosen[at : at + size], kinds[at : at + size])
             contents.append(document.contents())
             at += size
         return contents
+
+
+def _contexts(document: Document) -> Sequence[str | None]:
+    return document.contexts or [None] * len(document.segments)

@@ -19,9 +19,8 @@ from heedful.tasks.endpoints import (
     as_list,
     plain_code,
 )
-from heedful.tasks.translation.served_texts import ServedTexts
-
-AUTO = "auto"
+from heedful.tasks.translation.file_routes import UPLOADED, FileRoutes
+from heedful.tasks.translation.served_texts import AUTO, Detected, ServedTexts
 
 
 class TranslateRequest(BaseModel):
@@ -44,13 +43,6 @@ class DetectRequest(BaseModel):
     q: StrictStr
 
 
-class Detected(BaseModel):
-    """A language, and its probability in percent."""
-
-    confidence: float
-    language: str
-
-
 class TranslateAnswer(BaseModel):
     """Strings, or lists of strings if ``q`` is a list."""
 
@@ -68,7 +60,7 @@ class LanguageAnswer(BaseModel):
 
 
 class LibreTranslate:
-    """``/translate``, ``/detect``, ``/languages`` and ``/frontend/settings``.
+    """``/translate``, ``/detect``, ``/languages``, ``/frontend/settings`` and files.
 
     Args:
         server: the server.
@@ -77,6 +69,7 @@ class LibreTranslate:
     def __init__(self, server: Server) -> None:
         self._server, self._models = server, server.models
         self._texts = ServedTexts(server)
+        self._files = FileRoutes(server, self._texts)
 
     @property
     def contract(self) -> Contract:
@@ -88,6 +81,7 @@ class LibreTranslate:
                 Route("/detect", self.detect, list[Detected], DetectRequest),
                 Route("/languages", self.languages, list[LanguageAnswer]),
                 Route("/frontend/settings", self.settings, dict[str, Any]),
+                *self._files.routes,
             ],
         )
 
@@ -105,10 +99,9 @@ class LibreTranslate:
             documents = await asyncio.to_thread(lambda: [_html(text) for text in texts])
         if request.source.strip().lower() == AUTO:
             words = ["\n".join(one.segments) for one in documents] or texts
-            ranked = await self._texts.detect(words)
-            detected = [self._texts.likeliest(one, target) for one in ranked]
-            sources = [language for language, _ in detected]
-            shown = [_detected(*one) for one in detected]
+            detected = await self._texts.sources(words, target)
+            sources = [one.language for one in detected]
+            shown = [one.model_dump() for one in detected]
             answer["detectedLanguage"] = shown[0] if isinstance(request.q, str) else shown
         else:
             sources = [self._models.require_code(request.source)] * len(texts)
@@ -130,7 +123,7 @@ class LibreTranslate:
         """Detect the language of a text among the served languages; most probable first."""
         self._server.check_texts([request.q])
         [ranked] = await self._texts.detect([request.q])
-        return [_detected(*one) for one in ranked]
+        return [Detected.of(*one).model_dump() for one in ranked]
 
     async def languages(self, request: None, search: SearchAll) -> list[dict[str, Any]]:
         """The served languages and their target languages."""
@@ -145,11 +138,12 @@ class LibreTranslate:
         return {
             "apiKeys": self._server.needs_key,
             "charLimit": self._server.limits.characters,
+            "filesTranslation": True,
             "frontendTimeout": 500,
             "keyRequired": self._server.needs_key,
             "language": {side: _shown(first, side) for side in ("source", "target")},
             "suggestions": False,
-            "supportedFilesFormat": [],
+            "supportedFilesFormat": list(UPLOADED),
         }
 
 
@@ -169,10 +163,6 @@ def _different(one: Translation, count: int) -> list[str]:
 def _html(text: str) -> HtmlDocument:
     """A fragment of HTML, or a page."""
     return HtmlDocument(text.encode(), "the HTML", "utf-8")
-
-
-def _detected(language: str, probability: float) -> dict[str, Any]:
-    return {"confidence": round(100 * probability, 1), "language": language}
 
 
 def _shown(model: Model | None, side: str) -> dict[str, str]:

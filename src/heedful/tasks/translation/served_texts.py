@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from pydantic import BaseModel
+
 from heedful.basics.errors import UserError
 from heedful.data.documents import Document
 from heedful.data.protected.known import KnownSpans
@@ -16,6 +18,21 @@ from heedful.tasks.pairs.matches import Matches
 from heedful.tasks.translation.detection import Detector
 from heedful.tasks.translation.document_texts import DocumentTexts
 
+AUTO = "auto"
+"""The source language of requests whose language is detected."""
+
+
+class Detected(BaseModel):
+    """A language, and its probability in percent."""
+
+    confidence: float
+    language: str
+
+    @classmethod
+    def of(cls, language: str, probability: float) -> "Detected":
+        """From a probability of at most 1."""
+        return cls(confidence=round(100 * probability, 1), language=language)
+
 
 class _Lookup:
     """The part of a request that one model translates.
@@ -26,6 +43,7 @@ class _Lookup:
         alternatives: the number of alternatives for each text.
         server: the server.
         known: the markup of texts of documents; None for plain texts.
+        contexts: the contexts of texts of documents.
     """
 
     def __init__(
@@ -35,12 +53,14 @@ class _Lookup:
         alternatives: int,
         server: Server,
         known: KnownSpans | None,
+        contexts: Sequence[str | None] | None,
     ) -> None:
         translator = model.predictor
         self.options = search_options(translator.options, server.limits, alternatives + 1)
         keeps = {} if known is None else {"keeps": known.keeps}
         memory = None if alternatives else translator.memory
-        self.matches = Matches(memory, texts, self.options.length_penalty, **keeps)
+        exponent = self.options.length_penalty
+        self.matches = Matches(memory, texts, exponent, contexts=contexts, **keeps)
         places = known is not None and translator.protection.rules is None and translator.aligns
         self._known = None if places else known
         self._bare = [
@@ -88,12 +108,15 @@ class ServedTexts:
             raise UserError(f"none of the served languages can be detected ({served})")
         return found
 
-    def likeliest(self, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
-        """The most probable language that can be translated or is the target language.
+    async def sources(self, texts: Sequence[str], target: str) -> list[Detected]:
+        """The most probable language of each text that can be translated or is the target language.
 
         Raises:
-            UserError: there is none.
+            UserError: there is none, or the detector supports none of the served languages.
         """
+        return [Detected.of(*self._likeliest(one, target)) for one in await self.detect(texts)]
+
+    def _likeliest(self, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
         sources = self._models.sources(target)
         possible = [one for one in ranked if one[0] in sources or one[0] == target]
         if not possible:
@@ -109,6 +132,7 @@ class ServedTexts:
         search: SearchAll,
         alternatives: int = 0,
         known: KnownSpans | None = None,
+        contexts: Sequence[str | None] | None = None,
     ) -> list[Translation]:
         """Translate each text from its own language; texts in the target language are unchanged.
 
@@ -119,6 +143,7 @@ class ServedTexts:
             search: runs the searches.
             alternatives: the number of alternatives for each text.
             known: the markup of texts of documents; None for plain texts.
+            contexts: the context of each text, for memory matches; None for none.
         """
         places: dict[str, list[int]] = {}
         for i, source in enumerate(sources):
@@ -129,7 +154,14 @@ class ServedTexts:
         models = [self._models.of_pair(source, target) for source in places]
         lookups = await asyncio.to_thread(
             lambda: [
-                _Lookup(model, [texts[i] for i in own], alternatives, self._server, known)
+                _Lookup(
+                    model,
+                    [texts[i] for i in own],
+                    alternatives,
+                    self._server,
+                    known,
+                    None if contexts is None else [contexts[i] for i in own],
+                )
                 for model, own in zip(models, places.values(), strict=True)
             ]
         )
@@ -171,15 +203,17 @@ class ServedTexts:
             search,
             alternatives,
             texts.known,
+            [texts.contexts[i] for i in whole],
         )
         found = [Translation(text, "") for text in texts.segments]
         for i, one in zip(whole, made, strict=True):
             found[i] = one
         best = await self._repaired(texts, [one.text for one in found], own, target, search)
+        kinds = [None if one.match is None else one.match.kind for one in found]
         ranked: list[list[bytes]] = [[] for _ in documents]
         for rank in range(1 + max((len(one.alternatives) for one in found), default=0)):
             chosen = [_ranked(one, rank) for one in found]
-            filled = await asyncio.to_thread(texts.filled, chosen, best)
+            filled = await asyncio.to_thread(texts.filled, chosen, best, kinds)
             for results, result in zip(ranked, filled, strict=True):
                 if result not in results:
                     results.append(result)

@@ -1,0 +1,215 @@
+"""Hostile uploads: a file or a 4xx with ``error``, never a 5xx; no other file is touched."""
+
+import gzip
+import io
+import random
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from heedful.data.documents.formats import FILE_EXTENSIONS
+from heedful.data.protected.pairs import Rules
+from heedful.serving import Limits, Served, make_application
+from serving_help import running, translator
+from test_serving_files import FIELDS, FILES
+from test_serving_hostile import check
+
+FORM = "multipart/form-data; boundary=x"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    limits = Limits(characters=5_000, body=300_000)
+    one = translator(max_length=24, protect=Rules(("tags",)))
+    with running(make_application([Served("one", one, "en", "de")], limits=limits)) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=address, timeout=30) as client:
+        yield client
+        assert sent(client, "a.txt", b"the cat.").status_code == 200
+
+
+def sent(client: httpx.Client, name: str, data: bytes, **fields: str) -> httpx.Response:
+    return client.post("/translate_file", files={"file": (name, data)}, data={**FIELDS, **fields})
+
+
+def refused(answer: httpx.Response, status: int, words: str) -> None:
+    check(answer, words)
+    assert answer.status_code == status, answer.text
+    assert words in answer.json()["error"]
+
+
+def part(head: str, content: bytes) -> bytes:
+    return (
+        b"--x\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + content + b"\r\n"
+    )
+
+
+WHOLE = (
+    part('name="source"', b"en")
+    + part('name="target"', b"de")
+    + part('name="file"; filename="a.txt"', b"the cat.")
+    + b"--x--\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "words"),
+    [
+        ("multipart/form-data", WHOLE, "invalid"),  # no boundary
+        ("multipart/form-data; boundary=y", WHOLE, "invalid"),
+        ("multipart/form-data; boundary=" + "x" * 5_000, WHOLE, "invalid"),
+        ("multipart/form-data; boundary=\u00e9", WHOLE, "invalid"),
+        (FORM, b"--x", "missing"),
+        (FORM, b"--x\r\n" * 20_000, "invalid"),
+        (FORM, WHOLE[:60], "missing"),
+        (FORM, b"a" + WHOLE, "invalid"),
+        (FORM, part('name="a"', b"b") * 2_000 + b"--x--\r\n", "invalid"),
+        (FORM, part('name="file"; filename="a.txt"', b"b") * 20 + b"--x--\r\n", "invalid"),
+        (FORM, part('name="source"', b"en") * 2 + b"--x--\r\n", "twice"),
+        (FORM, part('name="file"', b"the cat.") + WHOLE, "twice"),
+        (FORM, WHOLE.replace(b"filename", b"filenam"), "file: input should be"),
+        (FORM, WHOLE.replace(b'"file"', b'"data"'), "file is missing"),
+        (FORM, WHOLE.replace(b'"source"', b'"\xff\xfe"'), "source is missing"),
+        (FORM, WHOLE.replace(b"\r\n\r\n", b"\r\nA: " + b"a" * 90_000 + b"\r\n\r\n", 1), ""),
+        (FORM, b"", "missing"),
+        ("application/json", b'{"file": "a.txt", "source": "en", "target": "de"}', "file: input"),
+        ("application/json", b'{"file": {"name": "a.txt"}, "source": "en"}', "file"),
+        ("application/x-www-form-urlencoded", b"file=/etc/passwd&source=en&target=de", "file"),
+    ],
+)  # fmt: skip
+def test_forms_that_are_none(client: httpx.Client, kind: str, body: bytes, words: str) -> None:
+    answer = client.post(
+        "/translate_file", content=body, headers={"Content-Type": kind.encode("utf-8")}
+    )
+    if words:
+        refused(answer, 400, words)
+    else:
+        check(answer, kind)
+
+
+def test_random_forms(client: httpx.Client) -> None:
+    chance = random.Random(4)
+    for _ in range(150):
+        at = chance.randrange(len(WHOLE))
+        body = (
+            WHOLE[:at] + chance.randbytes(chance.randrange(4)) + WHOLE[at + chance.randrange(9) :]
+        )
+        check(client.post("/translate_file", content=body, headers={"Content-Type": FORM}), body)
+
+
+def test_too_large(client: httpx.Client) -> None:
+    refused(sent(client, "a.txt", b"a" * 400_000), 413, "too long")
+    refused(sent(client, "a.txt", b"a\n" * 50_000), 400, "characters; the maximum")
+    assert sent(client, "a.html", b"<br>" * 50_000).status_code == 200  # nothing to translate
+
+
+def archive() -> bytes:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in ("word/document.xml", "content.xml", "../evil", "xl/sharedStrings.xml"):
+            packed.writestr(name, b"<a>" + b" " * 30_000_000 + b"</a>")
+        packed.writestr("mimetype", "application/epub+zip")
+    return found.getvalue()
+
+
+ENTITIES = (
+    '<?xml version="1.0"?><!DOCTYPE xliff [<!ENTITY a "lol"><!ENTITY p SYSTEM "file:///etc/passwd">'
+    + "".join(
+        f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    + '<!ENTITY % r SYSTEM "http://127.0.0.1:9/x"> %r;]>'
+)
+
+
+@pytest.mark.parametrize("name", [f"a{one}" for one in sorted({".txt", *FILE_EXTENSIONS})])
+def test_wrong_contents_of_all_formats(client: httpx.Client, name: str) -> None:
+    chance = random.Random(name)
+    contents = [
+        b"",
+        b"\0" * 1_000,
+        b"\xff\xfe\x00\xd8",
+        b"the cat \xff\xfe.",
+        chance.randbytes(3_000),
+        gzip.compress(b"a" * 50_000_000),
+        archive(),
+        b"<" * 20_000,
+        b"{" * 20_000,
+        b'{"a":' * 20_000,
+        b"<a>" * 20_000,
+        ENTITIES.encode() + b"<xliff>&i;&p;</xliff>",
+        *(data.encode() for data in FILES.values()),
+        *(data.encode("utf-16") for data in FILES.values()),
+    ]
+    for content in contents:
+        began = time.monotonic()
+        answer = sent(client, name, content)
+        check(answer, (name, content[:50]))
+        assert b"root:" not in answer.content
+        if answer.status_code == 200:
+            found = client.get(answer.json()["translatedFileUrl"])
+            assert found.status_code == 200
+            assert b"root:" not in found.content
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a", ".", "..", "a.exe", "a.po.gz", "a.html\0.exe", "/etc/passwd", "a." + "x" * 900],
+)  # fmt: skip
+def test_names_of_other_formats(client: httpx.Client, name: str) -> None:
+    answer = sent(client, name, b"the cat.")
+    check(answer, name)
+    assert answer.status_code == 400
+
+
+def test_names_are_no_paths(client: httpx.Client) -> None:
+    """Of a name, nothing but its extension is used: neither for the file nor in the answer."""
+    for name in ("../../a.txt", "/etc/a.txt", "C:\\a\\b.TXT", "a\r\nX-Evil: 1.txt", "é\u202e.txt"):
+        answer = sent(client, name, b"the cat.")
+        assert answer.status_code == 200, answer.text
+        place = httpx.URL(answer.json()["translatedFileUrl"]).path
+        token, _, ending = place.removeprefix("/download_file/").rpartition(".")
+        assert token.replace("-", "").replace("_", "").isalnum()
+        assert ending == "txt"
+        found = client.get(place)
+        assert "x-evil" not in {*answer.headers, *found.headers}
+        assert found.headers["content-disposition"].endswith("translation.de.txt")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "", "x", "../../../etc/passwd", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "..%5c..%5cetc", "%ff",
+        "/etc/passwd", "%00", "a" * 5_000, ".txt", "...", "\u202e", "[", "*",
+    ],
+)  # fmt: skip
+def test_downloads_of_nothing(client: httpx.Client, place: str) -> None:
+    answer = client.get(f"/download_file/{place}")
+    check(answer, place)
+    assert answer.status_code == 404
+    assert client.post("/download_file/x").status_code == 405
+
+
+def test_languages_that_are_not_served(client: httpx.Client) -> None:
+    for fields in ({"source": "xx"}, {"target": "xx"}, {"target": "\0"}, {"source": "de"}):
+        check(sent(client, "a.po", FILES["a.po"].encode(), **fields), fields)
+    refused(sent(client, "a.po", FILES["a.po"].encode(), target="xx"), 400, "xx")
+    french = FILES["a.xlf"].replace('"en"', '"fr"').encode()
+    refused(sent(client, "a.xlf", french), 400, "fr")
+
+
+def test_nothing_is_written(client: httpx.Client, tmp_path: Path) -> None:
+    """Files stay in memory."""
+    there = set(Path(tempfile.gettempdir()).glob("tmp*"))
+    answer = sent(client, "a.html", b"<br>" * 60_000)
+    assert client.get(answer.json()["translatedFileUrl"]).content == b"<br>" * 60_000
+    assert set(Path(tempfile.gettempdir()).glob("tmp*")) <= there
