@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from heedful.basics.errors import UserError
 from heedful.cli.main import _register, app
 from heedful.data.examples import Pair
 from heedful.data.protected.choosing import ALWAYS
 from heedful.data.protected.pairs import Rules
-from heedful.data.units import Unit, read_units
+from heedful.data.units import Unit, read_translations, read_units
 from heedful.evaluation.checks import check_units
 
 RULES = Rules((*ALWAYS, "rest"), "en", "de")
@@ -166,3 +167,53 @@ def test_the_command_reads_terms(tmp_path: Path) -> None:
     code, output = run(str(write(tmp_path, "a.tsv", "Save it\tSichern\n")), "--terms", str(terms))
     assert code == 0
     assert "segment 1: terms: save: speichern\tSichern" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "found"),
+    [
+        ("a.csv", "en,de\nOpen %s,Jetzt\n", ["--source-column", "en", "--target-column", "de"], 1),
+        ("a.tsv", "k\tOpen %s\t%s auf\n", ["--source-column", "2", "--target-column", "3"], 0),
+        ("a.json", '{"a": "Jetzt", "b": 3}', ["--original", "o.json"], 1),
+        (
+            "a.ts",
+            "<TS><context><message><source>Open %1</source><translation>%1 auf</translation>"
+            "</message></context></TS>",
+            [],
+            0,
+        ),
+        (
+            "a.xcstrings",
+            '{"sourceLanguage": "en", "strings": {"Open %@": {"localizations": {"de": '
+            '{"stringUnit": {"state": "translated", "value": "Jetzt"}}}}}}',
+            ["--to", "de"],
+            1,
+        ),
+    ],
+)
+def test_every_format_is_checked(
+    name: str,
+    text: str,
+    options: list[str],
+    found: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, name, text)
+    write(tmp_path, "o.json", '{"a": "Open %s", "b": 3}')
+    code, output = run(name, "--only", "placeholders", *options)
+    assert (code, output.splitlines()[-1].split(",")[0]) == (0, "1 segments")
+    assert output.count(": placeholders: missing") == found
+
+
+def test_a_document_of_one_language_needs_its_original(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.json", '{"a": "Open"}')
+    with pytest.raises(UserError, match=r"has no sources; give the file .* --original"):
+        list(read_translations(path))
+    more = write(tmp_path, "b.json", '{"a": "Open", "b": "Save"}')
+    with pytest.raises(UserError, match=r"has 1 texts, and .* has 2"):
+        list(read_translations(path, original=more))
+    plain = write(tmp_path, "a.csv", "en,de\n")
+    with pytest.raises(UserError, match="name its columns with --source-column"):
+        list(read_translations(plain))

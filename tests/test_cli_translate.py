@@ -17,7 +17,7 @@ from heedful.basics.errors import UserError
 from heedful.cli import task_commands
 from heedful.data.documents.formats import FORMATS
 from heedful.tasks.pairs.building import load_translator
-from heedful.tasks.translation.command import Format
+from heedful.tasks.translation.input_format import Format
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
 RECIPE = """
@@ -224,7 +224,30 @@ def test_documents_come_back_filled(run: Path, tmp_path: Path) -> None:
 
 
 def test_every_document_format_has_a_name_for_pipes() -> None:
-    assert [one.value for one in Format] == ["auto", "lines", "tsv", *FORMATS]
+    assert [one.value for one in Format] == ["auto", "lines", *FORMATS]
+
+
+def test_a_table_is_filled_if_its_columns_are_named(run: Path, tmp_path: Path) -> None:
+    translated = call(run, given=b"one red dog\n")[0].decode().strip()
+    columns = ("--source-column", "en", "--target-column", "de")
+    rows = "en,de\none red dog,\none cat,x\n"
+    path = tmp_path / "a.csv"
+    path.write_text(rows)
+    filled = f"en,de\none red dog,{translated}\none cat,x\n"
+    assert call(run, path, *columns)[0].decode() == filled
+    assert call(run, "--format", "csv", *columns, given=rows.encode())[0].decode() == filled
+    tsv = call(run, "--format", "tsv", *columns, given=rows.replace(",", "\t").encode())[0]
+    assert tsv.decode() == filled.replace(",", "\t")
+    assert call(run, path, "--format", "lines")[0].count(b"\n") == 3
+    with pytest.raises(UserError, match=r"a\.csv is a table: name its columns"):
+        call(run, path)
+    with pytest.raises(UserError, match="needs --format csv or --format tsv"):
+        call(run, *columns, given=rows.encode())
+    with pytest.raises(UserError, match="--target-column needs --source-column"):
+        call(run, path, *columns[2:])
+    (tmp_path / "a.txt").write_text("one red dog\n")
+    with pytest.raises(UserError, match="is no table; leave out --source-column"):
+        call(run, tmp_path / "a.txt", *columns)
 
 
 def test_documents_with_markup_come_back_translated(run: Path, tmp_path: Path) -> None:

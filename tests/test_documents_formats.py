@@ -192,7 +192,7 @@ def test_a_format_is_imported_when_it_is_used(tmp_path: Path) -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     names = {one.rpartition(".")[2] for one in found.stdout.split()}
-    assert names == {"base", "formats", "json_texts", "text_spans"}
+    assert names == {"base", "formats", "json_texts", "json_tree", "text_spans"}
 
 
 def test_what_only_has_the_extension_is_text(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.commands import add_command
+from heedful.tasks.options import SourceColumn, TargetColumn, columns_of
 
 if TYPE_CHECKING:
     from heedful.data.protected.pairs import Rules
@@ -32,11 +33,25 @@ class Check:
         heedful check job.xlf --run runs/en-de --json
 
         heedful check job.xlf --terms terms.tsv
+
+        heedful check app.de.json --original app.en.json
+
+        heedful check texts.csv --source-column English --target-column German
     """
 
     file: Annotated[
-        str, typer.Argument(help="A PO, XLIFF, TMX or TSV file with translations.", metavar="FILE")
+        str,
+        typer.Argument(
+            help="A file with sources and translations (PO, XLIFF, TMX, Qt TS, string catalog, "
+            "CSV, TSV), or a translated document and its --original.",
+            metavar="FILE",
+        ),
     ]
+    original: Annotated[
+        str | None, typer.Option("--original", help="The document that FILE is a translation of.")
+    ] = None
+    source_column: SourceColumn = None
+    target_column: TargetColumn = None
     source: Annotated[
         str | None, typer.Option("--from", help="Source language; en takes en-US.")
     ] = None
@@ -78,15 +93,20 @@ class Check:
 
 def _check(options: Check) -> None:
     from heedful.data.readers import read_pairs
-    from heedful.data.units import read_units
+    from heedful.data.units import read_translations
     from heedful.evaluation.checks import CHECKS, check_units
 
     unknown = [one for one in options.only or [] if one not in CHECKS]
     if unknown:
         raise UserError(f"unknown check {unknown[0]!r}; the checks are {', '.join(CHECKS)}")
     units = list(
-        read_units(
-            options.file, source=options.source, target=options.target, encoding=options.encoding
+        read_translations(
+            options.file,
+            original=options.original,
+            columns=columns_of(options.source_column, options.target_column),
+            source=options.source,
+            target=options.target,
+            encoding=options.encoding,
         )
     )
     terms = list(read_pairs([options.terms])) if options.terms else []

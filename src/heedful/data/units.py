@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heedful.basics.errors import UserError
+from heedful.data.documents import Columns, Document, open_document
+from heedful.data.documents.formats import TABLES, find_format
 from heedful.data.readers import read_pairs
 from heedful.data.readers.catalogue import Header, Obsolete, parse_catalogue, parse_header
-from heedful.data.readers.kinds import Kind, find_kind
+from heedful.data.readers.kinds import Kind, extension, find_kind
 from heedful.data.readers.markup import read_segment
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.po import declared_charset
@@ -73,6 +76,61 @@ def read_units(
     pairs = read_pairs([path], source=source, target=target, encoding=encoding)
     for number, pair in enumerate(pairs, start=1):
         yield Unit(f"segment {number}", pair.source, pair.target)
+
+
+def read_translations(
+    path: str | Path,
+    *,
+    original: str | Path | None = None,
+    columns: Columns | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    encoding: str | None = None,
+) -> Iterator[Unit]:
+    """Read the units of a translated file of any format, in order.
+
+    Args:
+        path: a file of `read_units`, or a document of another format.
+        original: the file that ``path`` was translated from, if ``path`` has only the translations.
+        columns: the columns of a CSV or TSV file; TSV has the source in the first one by default.
+        source: the source language.
+        target: the target language.
+        encoding: of files that do not declare it.
+
+    Raises:
+        UserError: a file is missing, invalid or lacks the languages, or the files have a different
+            number of texts.
+    """
+    name = str(path)
+    with open_input(path) as file:
+        is_document = find_format(name, file.head()) is not None
+    if original is None and columns is None and extension(name) == TABLES[0]:
+        is_document = False
+    if original is None and not is_document:
+        yield from read_units(path, source=source, target=target, encoding=encoding)
+        return
+
+    def opened(one: str | Path) -> Document:
+        found = open_document(one, source=source, target=target, encoding=encoding, columns=columns)
+        if found is None:
+            why = "; name its columns with --source-column" if extension(str(one)) in TABLES else ""
+            raise UserError(f"{one} is no document{why}")
+        return found
+
+    document = opened(path)
+    if original is None and not document.bilingual:
+        raise UserError(f"{path} has no sources; give the file it was translated from: --original")
+    if original is None:
+        yield from (Unit(*entry) for entry in document.entries)
+        return
+    sources = opened(original).segments
+    if len(sources) != len(document.segments):
+        raise UserError(
+            f"{path} has {len(document.segments):,} texts, and {original} has {len(sources):,}; "
+            "give the file that was translated"
+        )
+    for number, pair in enumerate(zip(sources, document.segments, strict=True), start=1):
+        yield Unit(f"text {number}", *pair)
 
 
 def _of_catalogue(file: Input, encoding: str | None) -> Iterator[Unit]:

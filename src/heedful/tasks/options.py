@@ -2,12 +2,15 @@
 
 from dataclasses import MISSING, fields
 from inspect import Parameter
-from typing import Annotated, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, get_args
 
 import typer
 
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_THREADS
+
+if TYPE_CHECKING:
+    from heedful.data.documents import Columns
 
 Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; default: the recipe's.")]
 Checkpoint = Annotated[
@@ -28,8 +31,39 @@ Quantization = Annotated[
         help="CTranslate2's data type: int8, int8_float32, int16, float16, bfloat16 or float32.",
     ),
 ]
+SourceColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--source-column",
+        help="CSV, TSV: the column of sources: its name in the first row, or its number.",
+    ),
+]
+TargetColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--target-column",
+        help="CSV, TSV: the column of targets; default: the texts of --source-column are replaced.",
+    ),
+]
 
 Sentences = Annotated[int, typer.Option(help="Number of worst and best sentences shown.")]
+
+
+def columns_of(source: str | None, target: str | None) -> "Columns | None":
+    """The columns of a table; None if none are given.
+
+    Args:
+        source: ``--source-column``.
+        target: ``--target-column``.
+
+    Raises:
+        UserError: only the column of targets is given.
+    """
+    from heedful.data.documents import Columns
+
+    if source is None and target is not None:
+        raise UserError("--target-column needs --source-column")
+    return None if source is None else Columns(source, target or source)
 
 
 def parameters(options: type[Any]) -> list[Parameter]:

@@ -8,11 +8,11 @@ Only the bytes of targets are edited; the file is not serialised again.
 from pathlib import Path
 
 from heedful.data.documents.base import Document
-from heedful.data.documents.formats import FORMATS, Opening, detect_format
+from heedful.data.documents.formats import FORMATS, Columns, Opening, detect_format
 from heedful.data.readers.opening import STANDARD_INPUT, open_input
 from heedful.data.readers.text import codec_name
 
-__all__ = ["Document", "open_document"]
+__all__ = ["Columns", "Document", "open_document"]
 
 
 def open_document(
@@ -22,6 +22,7 @@ def open_document(
     target: str | None = None,
     encoding: str | None = None,
     form: str | None = None,
+    columns: Columns | None = None,
 ) -> Document | None:
     """Open the document at ``path``; None for plain text.
 
@@ -33,6 +34,7 @@ def open_document(
         encoding: encoding of the text, if the file does not declare it.
         form: the format, one of `heedful.data.documents.formats.FORMATS`; detected by extension and
             content if None.
+        columns: the columns of a CSV or TSV file, which is plain text without them.
 
     Raises:
         UserError: the file is missing, invalid, or has other languages.
@@ -44,7 +46,7 @@ def open_document(
     with open_input(path) as file:
         name = file.name
         known = None if form is None else FORMATS[form]
-        found = known or detect_format(name, file.head(), encoding)
+        found = known or detect_format(name, file.head(), encoding, columns)
         if found is None:
             return None
-        return found.open(b"".join(file.chunks()), name, Opening(encoding, source, target))
+        return found.open(b"".join(file.chunks()), name, Opening(encoding, source, target, columns))

@@ -20,20 +20,38 @@ class Edit(NamedTuple):
     text: str
 
 
+class Entry(NamedTuple):
+    """A source in a bilingual file.
+
+    Attributes:
+        name: identifies the entry for readers, such as a line of the file.
+        source: the text to translate.
+        target: its translation; empty if there is none.
+    """
+
+    name: str
+    source: str
+    target: str
+
+
 class Document(ABC):
     """A file with targets to fill in.
 
     Attributes:
         name: the name in messages.
         segments: sources with an empty target, in order.
+        entries: all sources with their targets, if the format is ``bilingual``.
     """
 
     declares_encoding: ClassVar[bool] = True
     """Whether files of the format declare their encoding."""
+    bilingual: ClassVar[bool] = False
+    """Whether ``entries`` has the sources and targets of the file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.segments: list[str] = []
+        self.entries: list[Entry] = []
         self.contexts: list[str | None] = []
         """The context of each segment, if the format has any: it distinguishes equal sources."""
         self.spans: dict[str, Chains] = {}

@@ -12,6 +12,16 @@ _VERSION_2 = re.compile(rb"""<(?:[\w.-]+:)?xliff\b[^>]*\sversion\s*=\s*["']2\.""
 _HEAD = 4096
 
 
+class Columns(NamedTuple):
+    """The columns of a table, each by its name in the first row or by its number from 1.
+
+    If one of them is a name, the first row has no texts.
+    """
+
+    source: str
+    target: str
+
+
 class Opening(NamedTuple):
     """What a caller knows about a file.
 
@@ -19,11 +29,13 @@ class Opening(NamedTuple):
         encoding: of the text, if the file does not declare it.
         source: the source language.
         target: the target language.
+        columns: the columns of a table.
     """
 
     encoding: str | None = None
     source: str | None = None
     target: str | None = None
+    columns: Columns | None = None
 
 
 Open = Callable[[bytes, str, Opening], Document]
@@ -69,10 +81,34 @@ def _tmx(data: bytes, name: str, own: Opening) -> Document:
     return TmxDocument(data, name, own.source, own.target, own.encoding)
 
 
+def _csv(data: bytes, name: str, own: Opening) -> Document:
+    return _table(data, name, own, None)
+
+
+def _tsv(data: bytes, name: str, own: Opening) -> Document:
+    return _table(data, name, own, "\t")
+
+
+def _table(data: bytes, name: str, own: Opening, delimiter: str | None) -> Document:
+    from heedful.data.documents.table import TableDocument
+
+    if own.columns is None:
+        raise UserError(f"{name} is a table; name its columns with --source-column")
+    return TableDocument(data, name, *own.columns, delimiter, own.encoding)
+
+
 def _json(data: bytes, name: str, own: Opening) -> Document:
     from heedful.data.documents.json_texts import JsonDocument
 
     return JsonDocument(data, name, own.encoding)
+
+
+def _xcstrings(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.apple_catalog import AppleCatalogDocument
+
+    if own.target is None:
+        raise UserError(f"{name} is a string catalog: give the language to translate into")
+    return AppleCatalogDocument(data, name, own.source, own.target, own.encoding)
 
 
 def _android(data: bytes, name: str, own: Opening) -> Document:
@@ -129,13 +165,18 @@ def _subtitles(data: bytes, name: str, own: Opening) -> Document:
     return SubtitleDocument(data, name, own.encoding)
 
 
+TABLES = (".tsv", ".csv")
+"""Extensions of files that are documents only if their columns are given."""
 FORMATS = {
     one.name: one
     for one in (
+        Format("tsv", _tsv, TABLES[:1]),
+        Format("csv", _csv, TABLES[1:]),
         Format("po", _po),
         Format("xliff", _xliff),
         Format("tmx", _tmx),
         Format("json", _json, (".json", ".arb")),
+        Format("xcstrings", _xcstrings, (".xcstrings",)),
         Format("android", _android, (".xml",), "resources"),
         Format("strings", _apple_strings, (".strings",)),
         Format("properties", _properties, (".properties",)),
@@ -152,23 +193,28 @@ OF_KINDS = {Kind.PO: FORMATS["po"], Kind.XLIFF: FORMATS["xliff"], Kind.TMX: FORM
 """The formats that are also corpora."""
 FILE_EXTENSIONS = frozenset(
     {*EXTENSIONS, *(end for one in FORMATS.values() for end in one.extensions)}
-)
-"""The extensions of all documents."""
+).difference(TABLES)
+"""The extensions of all documents that need no further options."""
 
 _ROOT = re.compile(rb"<([A-Za-z][\w:.-]*)")
 
 
-def detect_format(name: str, head: bytes, encoding: str | None = None) -> Format | None:
+def detect_format(
+    name: str, head: bytes, encoding: str | None = None, columns: Columns | None = None
+) -> Format | None:
     """Detect the format of a file by its extension and its content; None for plain text.
 
     Args:
         name: of the file.
         head: its first bytes, uncompressed.
         encoding: of the text, if it is known.
+        columns: the columns, if it is a table.
 
     Raises:
         UserError: the file is XML of an unsupported kind.
     """
+    if columns is None and extension(name) in TABLES:
+        return None
     found = find_format(name, head)
     return OF_KINDS.get(find_kind(head, name, encoding)) if found is None else found
 

@@ -1,15 +1,13 @@
 """JSON catalogues: i18next and other nested strings, Chrome's messages.json, ARB."""
 
 import json
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from heedful.basics.errors import UserError
+from heedful.data.documents.json_tree import TOKEN
 from heedful.data.documents.text_spans import TextSpanDocument
 from heedful.data.readers.kinds import extension
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
 class _String(NamedTuple):
@@ -56,7 +54,7 @@ class JsonDocument(TextSpanDocument):
         """All string values, in order."""
         opened: list[tuple[str, list[str]]] = []  # objects and arrays, with the key under way
         expects_key = False
-        for found in _TOKEN.finditer(self.text):
+        for found in TOKEN.finditer(self.text):
             token = found[0]
             if token[0] == '"' and expects_key:
                 opened[-1][1][:] = [json.loads(token, strict=False)]

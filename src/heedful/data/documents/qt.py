@@ -1,9 +1,9 @@
 """Qt Linguist's ``.ts``: messages whose translation is empty."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from heedful.data.documents.base import Edit
+from heedful.data.documents.base import Edit, Entry
 from heedful.data.documents.xml import XmlDocument, check_references
 from heedful.data.readers.markup import Segment
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 class QtDocument(XmlDocument):
     """The messages with an empty translation; only matches of a memory are finished."""
+
+    bilingual: ClassVar[bool] = True
 
     def __init__(self, data: bytes, name: str, encoding: str | None = None) -> None:
         super().__init__(data, name, encoding, "TS")
@@ -25,8 +27,11 @@ class QtDocument(XmlDocument):
             check_references(message, name)
             forms = list(target.iterchildren("numerusform"))
             for own in forms or [target]:
-                if (source.text or "").strip() and not (own.text or "").strip():
-                    self.add_segment(Segment(source.text or "", ()))
+                text, written = source.text or "", own.text or ""
+                if text.strip():
+                    self.entries.append(Entry(f"line {own.sourceline}", text, written))
+                if text.strip() and not written.strip():
+                    self.add_segment(Segment(text, ()))
                     comment = next(message.iterchildren("comment"), None)
                     self.contexts.append(None if comment is None else comment.text)
                     self._targets.append(own)

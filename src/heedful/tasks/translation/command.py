@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +16,14 @@ from heedful.tasks.options import (
     Engine,
     Quantization,
     SearchPrecision,
+    SourceColumn,
+    TargetColumn,
     Threads,
+    columns_of,
     opening_of,
     use_threads,
 )
+from heedful.tasks.translation.input_format import Format
 
 if TYPE_CHECKING:
     from heedful.data.documents import Document
@@ -28,27 +31,6 @@ if TYPE_CHECKING:
     from heedful.decoding import SearchOptions
     from heedful.inference.files import LineFormat
     from heedful.inference.translator import Translator
-
-
-class Format(StrEnum):
-    """The format of the input; after the first three, a document's."""
-
-    AUTO = "auto"
-    LINES = "lines"
-    TSV = "tsv"
-    PO = "po"
-    XLIFF = "xliff"
-    TMX = "tmx"
-    JSON = "json"
-    ANDROID = "android"
-    STRINGS = "strings"
-    PROPERTIES = "properties"
-    RESX = "resx"
-    QT = "qt"
-    HTML = "html"
-    MARKDOWN = "markdown"
-    RST = "rst"
-    SUBTITLES = "subtitles"
 
 
 @dataclass(frozen=True)
@@ -65,6 +47,8 @@ class Translate:
 
         heedful translate runs/en-de --format po < messages.po > messages.de.po
 
+        heedful translate runs/en-de texts.csv --source-column English --target-column German
+
         heedful translate runs/en-de locales/ --output translated/
     """
 
@@ -74,7 +58,7 @@ class Translate:
         typer.Argument(
             metavar="FILE",
             help="Text with one sentence per line; TSV (the first column is translated); a "
-            "document (PO, XLIFF, TMX, JSON, HTML, Markdown and others); or a folder of "
+            "document (PO, XLIFF, TMX, JSON, CSV, HTML, Markdown and others); or a folder of "
             "documents. May be compressed with gzip; default or -: standard input.",
         ),
     ] = "-"
@@ -135,6 +119,8 @@ class Translate:
     target: Annotated[str | None, typer.Option("--to", help="Target language in a document.")] = (
         None
     )
+    source_column: SourceColumn = None
+    target_column: TargetColumn = None
     no_memory: Annotated[
         bool,
         typer.Option(
@@ -208,6 +194,7 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
         return
     document = _document(options, translator)
     if document is None:
+        _refuse_table(options)
         _translate_lines(options, translator, search, line_format, memory)
     elif _translate_document(options, translator, search, line_format, document, memory):
         raise typer.Exit(1)
@@ -241,8 +228,10 @@ def _translate_folder(
             return False
         return True
 
+    columns = columns_of(options.source_column, options.target_column)
     given = (search, options.no_memory, options.checkpoint)
-    key = translator_key(options.run, (*given, True) if options.keep_unknown else given)
+    more = [one for one in (options.keep_unknown, columns) if one]
+    key = translator_key(options.run, (*given, *more))
     counts = translate_folder(Path(options.file), options.output, key, translate)
     files = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
     print(f"{options.output}: {files or 'no files'}")
@@ -326,6 +315,17 @@ def _translate_lines(
         )
 
 
+def _refuse_table(options: Translate) -> None:
+    """Raise an error for a table that would be read as lines of text."""
+    if options.form is Format.AUTO and options.file.casefold().removesuffix(".gz").endswith(".csv"):
+        raise UserError(
+            f"{options.file} is a table: name its columns with --source-column and "
+            "--target-column, or give --format lines"
+        )
+    if options.source_column is not None:
+        raise UserError(f"{options.file} is no table; leave out --source-column")
+
+
 def _translate_document(
     options: Translate,
     translator: "Translator",
@@ -378,8 +378,11 @@ def _findings(document: "Document", translations: Sequence[str], translator: "Tr
 def _document(options: Translate, translator: "Translator") -> "Document | None":
     from heedful.data.documents import open_document
 
-    form = options.form
-    if form in (Format.LINES, Format.TSV) or (form is Format.AUTO and _is_pipe(options.file)):
+    form, columns = options.form, columns_of(options.source_column, options.target_column)
+    is_stream = form is Format.AUTO and _is_pipe(options.file)
+    if is_stream and columns is not None:
+        raise UserError("a table on standard input needs --format csv or --format tsv")
+    if is_stream or form is Format.LINES or (form is Format.TSV and columns is None):
         return None
     return open_document(
         options.file,
@@ -387,4 +390,5 @@ def _document(options: Translate, translator: "Translator") -> "Document | None"
         target=options.target or translator.target_language,
         encoding=options.encoding,
         form=None if form is Format.AUTO else form.value,
+        columns=columns,
     )
