@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from heedful.data.examples import Pair
+from heedful.data.protected.adjusting import ACCELERATORS, final_mark
 from heedful.data.protected.pairs import Rules
 from heedful.data.protected.spans import Span, find_spans
 from heedful.data.units import Unit
@@ -17,6 +18,7 @@ CHECKS = {
     "placeholders": "placeholders, tags, addresses or names are missing or were added",
     "markup": "markup of the text (reStructuredText, Markdown) is missing or was added",
     "tags": "tags do not nest",
+    "accelerators": "the accelerator marker (&File, _File) is missing or was added",
     "numbers": "numbers are missing or were added",
     "white-space": "white space at the beginning or the end differs",
     "line-breaks": "the number of line breaks differs",
@@ -35,9 +37,6 @@ SERIOUS = frozenset({"placeholders", "tags", "numbers", "untranslated", "length"
 _NUMBER = re.compile(r"\d+")
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _DOUBLED = re.compile(r"\b(\w+)\s+\1\b", re.IGNORECASE)
-_ENDS = {"…": "…", "...": "…", ".": ".", "。": ".", "?": "?", "？": "?", "؟": "?", "!": "!"}
-_ENDS |= {"！": "!", ":": ":", "：": ":"}
-_TRAILING = "\"'”’»)]} \t\u00a0\u202f"
 
 
 @dataclass(frozen=True)
@@ -153,6 +152,10 @@ def _findings(unit: Unit, rules: Rules, longest: int | None) -> Iterator[tuple[s
     if not target.strip():
         yield "untranslated", CHECKS["untranslated"]
         return
+    if not ACCELERATORS.keys().isdisjoint(rules.names):
+        (source, own, _), (target, other, _) = map(rules.without_accelerator, (source, target))
+        if own != other:
+            yield "accelerators", f"missing {own}" if own else f"added {other}"
     yield from _spans(source, target, rules)
     yield from _layout(source, target)
     if source == target and re.search(r"[^\W\d_]{3,}", _without_spans(source, rules)):
@@ -237,11 +240,6 @@ def _layout(source: str, target: str) -> Iterator[tuple[str, str]]:
     breaks = source.strip().count("\n"), target.strip().count("\n")
     if breaks[0] != breaks[1]:
         yield "line-breaks", f"{breaks[1]} instead of {breaks[0]}"
-    ends = _end(source), _end(target)
+    ends = final_mark(source), final_mark(target)
     if ends[0] != ends[1]:
         yield "punctuation", f"ends with {ends[1] or 'none'} instead of {ends[0] or 'none'}"
-
-
-def _end(text: str) -> str:
-    inner = text.rstrip().rstrip(_TRAILING)
-    return next((kind for end, kind in _ENDS.items() if inner.endswith(end)), "")

@@ -82,8 +82,9 @@ class _PrefixSearch:
 
     def __init__(self, translator: Searcher, text: str, prefix: str) -> None:
         self.translator, self.text = translator, text
-        (self.source,) = translator.protection.encode([text])
-        self.prefix = translator.protection.encode_prefix(text, prefix.rstrip())
+        self.protection = translator.protection.for_prefixes()
+        (self.source,) = self.protection.encode([text])
+        self.prefix = self.protection.encode_prefix(text, prefix.rstrip())
         if not text.strip():
             raise UserError("the text is empty; give one to translate")
         limit = translator.max_length
@@ -155,7 +156,7 @@ class _PrefixSearch:
             self.text,
             [Part("", self.text)],
             [PartResult(hypotheses, soft, at_limit=False)],
-            self.translator.protection,
+            self.protection,
             options.length_penalty,
             self.translator.link_threshold,
         )

@@ -8,6 +8,7 @@ from itertools import accumulate
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
+from heedful.data.protected.adjusting import CASE, PUNCTUATION
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.pairs import Rules, protect_both, protect_pair
 from heedful.data.protected.spans import ORDERED, PAIRS, SINGLES, Protected
@@ -48,6 +49,13 @@ class Protection:
                 "run with data.protect"
             )
         return Protection(self.tokenisers, replace(self.rules, words=words))
+
+    def for_prefixes(self) -> "Protection":
+        """A copy that leaves capital letters and ends as they are: given beginnings stay."""
+        if self.rules is None:
+            return self
+        names = tuple(name for name in self.rules.names if name not in (CASE, PUNCTUATION))
+        return Protection(self.tokenisers, replace(self.rules, names=names))
 
     def protect(self, text: str) -> Protected:
         """A source with placeholders, each with its text in the target."""
@@ -96,6 +104,8 @@ class Protection:
     def encode_prefix(self, source: str, prefix: str) -> list[int]:
         """The tokens of the beginning of a source's translation."""
         spans = self.protect(source).spans
+        if self.rules is not None:
+            prefix, _, _ = self.rules.without_accelerator(prefix)
         for number, text in sorted(spans.items(), key=lambda span: -len(span[1])):
             prefix = prefix.replace(text, PLACEHOLDERS[number], 1)
         return self.tokenisers.target.encode(prefix)

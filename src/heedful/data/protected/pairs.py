@@ -6,6 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from heedful.data.examples import Pair
+from heedful.data.protected.adjusting import (
+    ACCELERATORS,
+    ADJUSTMENTS,
+    accelerators,
+    adjustment_for,
+)
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.numbers import localise
 from heedful.data.protected.rules import LITERAL
@@ -43,7 +49,41 @@ class Rules:
         return localise(text, self.source, self.target) if rule == "number" else text
 
     def protect(self, text: str) -> Protected:
-        """Replace spans of a source with placeholders for their texts in the target."""
+        """Replace spans of a source with placeholders for their texts in the target.
+
+        The result also says how the translation is adjusted to the source.
+        """
+        if not any(rule in ADJUSTMENTS for rule in self.names):
+            return self._protect(text)
+        known = self.known.of(text)
+        plain, marker, letter = (text, "", "") if known else self.without_accelerator(text)
+        found = self._protect(plain)
+        own, adjustment = adjustment_for(found.text, self.names, self.target)
+        adjustment = replace(adjustment, marker=marker, letter=letter)
+        return replace(found, text=own, adjustment=adjustment)
+
+    def without_accelerator(self, text: str) -> tuple[str, str, str]:
+        """A text without its accelerator marker, the marker, and the letter that it marks.
+
+        The marker is empty if the text does not have exactly one outside of protected spans.
+        """
+        for rule, marker in ACCELERATORS.items():
+            if rule not in self.names or marker not in text:
+                continue
+            found = accelerators(text, marker)
+            # An underscore in a word looks like an identifier.
+            spans = find_spans(text, [name for name in self.names if name != "identifier"])
+            free = [
+                place
+                for place in found
+                if not any(span.start <= place[0] < span.end for span in spans)
+            ]
+            if len(free) == 1:
+                start, end, letter = free[0]
+                return text[:start] + text[end:], marker, letter
+        return text, "", ""
+
+    def _protect(self, text: str) -> Protected:
         known = self.known.of(text)
         own = known or self.words or any(rule.startswith("/") for rule in self.names)
         if not own and not _MAY_HAVE.search(text):
@@ -110,6 +150,7 @@ def protect_training_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair | No
 
 def protect_both(pair: Pair, rules: Rules, first: int = 0) -> tuple[Protected, Protected]:
     """The same as :func:`protect_pair`, with the texts of the placeholders on both sides."""
+    pair = Pair(*(rules.without_accelerator(text)[0] for text in pair))
     found, other = find_spans(pair.source, rules.names), find_spans(pair.target, rules.names)
     if not found or not other:
         return Protected(pair.source, {}), Protected(pair.target, {})

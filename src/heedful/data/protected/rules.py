@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from heedful.basics.errors import UserError
+from heedful.data.protected.adjusting import ADJUSTMENTS
 
 Piece = tuple[int, int]
 """Start and end of a span in the text, in characters."""
@@ -145,10 +146,10 @@ def check_rules(rules: Iterable[str]) -> None:
     for rule in rules:
         if rule.startswith("/") and rule.endswith("/") and len(rule) > 2:
             compiled(rule[1:-1])
-        elif rule not in NAMES:
+        elif rule not in (*NAMES, *ADJUSTMENTS):
             raise UserError(
-                f"data.protect: no rule {rule!r}; there are {', '.join(NAMES)}, or a regular "
-                "expression between slashes, such as '/ACME-\\d+/'"
+                f"data.protect: no rule {rule!r}; there are {', '.join((*NAMES, *ADJUSTMENTS))}, "
+                "or a regular expression between slashes, such as '/ACME-\\d+/'"
             )
 
 

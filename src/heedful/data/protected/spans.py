@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from heedful.data.protected.adjusting import ADJUSTMENTS, Adjustment
 from heedful.data.protected.known import Chains
 from heedful.data.protected.rules import LITERAL, NAMES, matches, may_match
 from heedful.data.subwords import PLACEHOLDERS
@@ -53,6 +54,7 @@ class Protected:
             placeholders are in no chain.
         left: number of spans that remain text because there are too many.
         percent: whether the text is a format string, in which ``%%`` is a percent sign.
+        adjustment: how its translation is adjusted to it.
     """
 
     text: str
@@ -60,6 +62,7 @@ class Protected:
     chains: Sequence[Sequence[int]] = ()
     left: int = 0
     percent: bool = False
+    adjustment: Adjustment | None = None
 
     @property
     def load(self) -> float:
@@ -100,6 +103,8 @@ class Protected:
 
         Unknown placeholders are removed. Other percent signs of a format string are escaped.
         """
+        if self.adjustment is not None:
+            translation = self.adjustment.applied(translation)
         if self.percent:
             translation = translation.replace("%", "%%")
         return _PLACEHOLDER.sub(lambda found: self.spans.get(int(found[1]), ""), translation)
@@ -119,7 +124,7 @@ def find_spans(text: str, rules: Sequence[str], known: Chains = ()) -> list[Span
     taken = bytearray(len(text))
     spans: list[Span] = []
     chains = 0
-    ordered = sorted({LITERAL, *rules}, key=_precedence)
+    ordered = sorted({LITERAL, *rules}.difference(ADJUSTMENTS), key=_precedence)
     characters = set(text)
     possible = [rule for rule in ordered if may_match(characters, rule)]
     for rule, found in [(KNOWN, known), *((rule, matches(text, rule)) for rule in possible)]:
