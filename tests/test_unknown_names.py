@@ -1,6 +1,7 @@
 """Names that no training source has are kept as they are."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from heedful.data.memory import Memory
 from heedful.data.protected.spans import find_spans
 from heedful.data.protected.unknown import KnownWords
 from heedful.runs.recipe import check_recipe
+from heedful.serving import Served
+from serving_help import serving
 
 SOURCES = ["The build has failed.", "Open the file", "the dogs see 12 houses", "see Croatia"]
 
@@ -124,6 +127,24 @@ def test_what_it_needs(
         said = capsys.readouterr().err
         assert message in said
         assert len(said.splitlines()) == 1
+
+
+def test_the_server_keeps_names(run: Path) -> None:
+    translator = heedful.load_translator(run)
+    served = Served("one", translator, "en", "de")
+    with serving(served) as client:
+        given = {"text": [TEXT, "red dog"], "keep_unknown": True, "sentences": False}
+        refused = client.post("/api/translate", json=given)
+        assert refused.status_code == 400
+        assert "keep_unknown" in refused.text
+        translator.memory = Memory.load(run / "memory.jsonl")
+        found = client.post("/api/translate", json=given).json()["translations"]
+        for name in ("Zorbix", "Mirn8", "%s", "Quovis Tarn", "<b>"):
+            assert found[0]["text"].count(name) == 1
+        plain = client.post("/api/translate", json={"text": TEXT}).json()["translations"]
+        assert "Zorbix" not in plain[0]["text"]
+        streamed = client.post("/api/translate/stream", json={**given, "text": TEXT}).text
+        assert "Zorbix" in json.loads(streamed.splitlines()[0])["text"]
 
 
 def test_the_benchmark_runs(

@@ -19,6 +19,7 @@ from heedful.data.examples import Pair
 from heedful.data.memory import Memory
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.pairs import Rules
+from heedful.data.protected.spans import find_spans
 from heedful.data.protected.unknown import KnownWords
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
@@ -96,6 +97,7 @@ class Searcher:
         self.source_language = source_language
         self.target_language = target_language
         self.engine = engine
+        self._known_words: KnownWords | None = None
         self.memory: Memory | None = None
         """The translation memory that the server uses; the methods here do not."""
         if len(self.rules) != len(self.models or [engine]):
@@ -124,6 +126,26 @@ class Searcher:
         words = KnownWords(sources, self.source_language)
         own.protection = self.protection.with_known_words(words)
         return own
+
+    def unknown_names(self, texts: Sequence[str]) -> KnownSpans:
+        """The names in the texts that no source of ``memory`` has, as spans of these texts.
+
+        Raises:
+            UserError: the model knows no placeholders, or there is no memory.
+        """
+        memory, rules = self.memory, self.protection.rules
+        if memory is None or rules is None:
+            raise UserError(
+                "unknown names are kept by models with data.protect and a memory only; leave out "
+                "keep_unknown"
+            )
+        if self._known_words is None:
+            sources = (entry.source for entry in memory)
+            self._known_words = KnownWords(sources, self.source_language)
+        words = self._known_words
+        found = {text: words.names(text, find_spans(text, rules.names)) for text in texts}
+        spans = {text: [[(one.start, one.end)] for one in own] for text, own in found.items()}
+        return KnownSpans(texts, spans)
 
     @contextmanager
     def ready(self) -> Iterator[None]:

@@ -1,10 +1,12 @@
 """The endpoints of models that translate."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StrictBool, StrictStr
 
 from heedful.basics.errors import UserError
+from heedful.data.protected.known import KnownSpans
 from heedful.inference.texts import SplitText, one_line
 from heedful.inference.translation import Translation
 from heedful.tasks.endpoints import (
@@ -39,6 +41,7 @@ class TranslateRequest(ModelRequest):
     sentences: StrictBool | None = None
     prefix: StrictStr | None = None
     memory: StrictBool = True
+    keep_unknown: StrictBool = False
 
 
 class TranslateResponse(BaseModel):
@@ -108,7 +111,8 @@ class Translate(Endpoint[TranslateRequest]):
             # Alternatives and alignments are those of the model.
             uses = request.memory and request.nbest == 1 and not alignments
             matches = Matches(translator.memory if uses else None, texts, options.length_penalty)
-            search = Search(matches.rest, options, alignments, request.sentences)
+            known = _unknown_names(translator, matches.rest, request)
+            search = Search(matches.rest, options, alignments, request.sentences, known=known)
             return Work(
                 lambda found: finish(matches.joined(found)),
                 search=search,
@@ -119,6 +123,10 @@ class Translate(Endpoint[TranslateRequest]):
             raise UserError("prefix is the beginning of one translation; send one text")
         require_one_line(texts[0], "a prefix is the beginning of the translation")
         prefix = request.prefix
+
+        known = _unknown_names(translator, texts, request)
+        if known is not None:
+            translator = translator.with_known_spans(known)
 
         def call() -> list[Translation]:
             return [
@@ -158,7 +166,8 @@ class TranslateStream(Endpoint[StreamRequest]):
 
         options = _options(model, request, limits)
         alignments = request.alignments and model.predictor.aligns
-        search = Search([request.text], options, alignments, request.sentences, on_part)
+        known = _unknown_names(model.predictor, [request.text], request)
+        search = Search([request.text], options, alignments, request.sentences, on_part, known)
         return Work(finish, search=search)
 
 
@@ -232,3 +241,13 @@ def to_json(one: Translation) -> dict[str, Any]:
 def _options(model: Model, request: TranslateRequest, limits: Limits) -> Any:
     usual = model.predictor.options
     return search_options(usual, limits, request.nbest, request.beam, request.length_penalty)
+
+
+def _unknown_names(
+    translator: Any, texts: Sequence[str], request: TranslateRequest
+) -> KnownSpans | None:
+    """The spans of unknown names, if the request keeps them and the texts have any."""
+    if not request.keep_unknown:
+        return None
+    found: KnownSpans = translator.unknown_names(texts)
+    return found if any(found.of(text) for text in texts) else None
