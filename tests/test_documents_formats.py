@@ -4,6 +4,7 @@ import gzip
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,30 @@ def test_conformance_files_come_back_as_they_are(tmp_path: Path) -> None:
     assert same > 250
     assert {name for name in refused if "invalid" not in name} <= set(REFUSED)
     assert not any("\n" in message for message in refused.values())
+
+
+XLIFF_HEAD = (
+    '<xliff version="1.2"><file source-language="en" target-language="fr" original="a" '
+    f'datatype="plaintext"><body>\n<!--{"x" * 5_000_000}-->'
+)
+LONG = {
+    "a.xlf": (
+        XLIFF_HEAD,
+        '<trans-unit id="{}">\n <source>Open</source>\n</trans-unit>\n',
+        "</body></file></xliff>",
+    ),
+    "a.srt": ("", "{}\n00:00:01,000 --> 00:00:02,000\nOpen\n\n", ""),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_time_grows_with_the_length_of_a_document(name: str, tmp_path: Path) -> None:
+    head, unit, tail = LONG[name]
+    (tmp_path / name).write_text(head + "".join(map(unit.format, range(30_000))) + tail)
+    began = time.process_time()
+    document = open_document(tmp_path / name)
+    assert document is not None
+    document.fill(["Ouvrir"] * 30_000)
+    document.write(tmp_path / "out")
+    assert time.process_time() - began < 4  # about 1 s; in quadratic time, 10 s and more
+    assert (tmp_path / "out").read_text().count("Ouvrir") == 30_000

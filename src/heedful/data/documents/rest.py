@@ -35,6 +35,7 @@ class RestDocument(MarkedDocument):
         except RecursionError as error:
             raise UserError(f"{self.name}: lists or quotes that are nested too deeply") from error
         self._targets = _targets(self.text, blocks)
+        self._line_end = "\r\n" if "\r\n" in self.text else "\n"
         for block in blocks:
             content = "\n".join(text for _, text in block.lines)
             found = segment_of(self.text, items_of(block.lines, find_marks(content)))
@@ -62,7 +63,7 @@ class RestDocument(MarkedDocument):
                     own = (self.code(part) if isinstance(part, Code) else part for part in written)
                     text = start + "".join(own)
                     if one.note == UNENDED:  # on one line, it would be the term of a definition
-                        return text + ("\r\n" if "\r\n" in self.text else "\n")
+                        return text + self._line_end
                     return self._title(one, text) if one.note == "title" else text
         return None
 

@@ -11,6 +11,7 @@ class SubtitleDocument(TextSpanDocument):
     """The texts of cues. The lines of a cue are one segment and keep their number."""
 
     def find(self) -> None:
+        self._line_end = "\r\n" if "\r\n" in self.text else "\n"
         place = 0
         start = -1  # of the cue's text
         end = 0
@@ -35,4 +36,4 @@ class SubtitleDocument(TextSpanDocument):
     def escaped(self, place: int, translation: str) -> str:
         # An empty line would end the cue.
         text = "\n".join(line for line in translation.split("\n") if line.strip())
-        return text.replace("\n", "\r\n") if "\r\n" in self.text else text
+        return text.replace("\n", self._line_end)

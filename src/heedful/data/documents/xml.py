@@ -66,9 +66,11 @@ class XmlDocument(Document):
 
     def indentation(self, element: "etree._Element") -> str:
         """The white space before an element, if only white space precedes it."""
-        start = self.span(element).start
-        before = self._bytes[:start].rstrip(b" \t\r\n")
-        return self._bytes[len(before) : start].decode("utf-8") if before.endswith(b">") else ""
+        start = first = self.span(element).start
+        while first and self._bytes[first - 1] in b" \t\r\n":
+            first -= 1
+        is_after_tag = self._bytes[first - 1 : first] == b">"
+        return self._bytes[first:start].decode("utf-8") if is_after_tag else ""
 
     @abstractmethod
     def edit(self, place: int, content: str) -> Edit:
@@ -93,10 +95,10 @@ class XmlDocument(Document):
                 f"{self.name}: {unmatched} translations have other inline codes than their source; "
                 "these codes were written as plain text"
             )
-        result = bytearray(self._bytes)
-        for edit in sorted(edits, reverse=True):
-            result[edit.start : edit.end] = edit.text.encode("utf-8")
-        self._parse(bytes(result))
+        result = _edited(self._bytes, edits)
+        expat.ParserCreate("utf-8").Parse(result, True)  # well-formed; a tree would take memory
+        if self._encoding == "utf-8":
+            return self._mark + result
         return self._mark + result.decode("utf-8").encode(self._encoding, "xmlcharrefreplace")
 
     def _decode(self, data: bytes) -> str:
@@ -121,6 +123,15 @@ class XmlDocument(Document):
             raise broken(self.name, self._kind, error) from error
         refuse_entities(root, self.name)
         return root
+
+
+def _edited(data: bytes, edits: Sequence[Edit]) -> bytes:
+    """Apply edits that do not overlap."""
+    parts, place = [], 0
+    for edit in sorted(edits):
+        parts += [data[place : edit.start], edit.text.encode("utf-8")]
+        place = edit.end
+    return b"".join([*parts, data[place:]])
 
 
 def element_spans(data: bytes) -> list[Span]:
