@@ -103,6 +103,12 @@ def _json(data: bytes, name: str, own: Opening) -> Document:
     return JsonDocument(data, name, own.encoding)
 
 
+def _yaml(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.yaml_texts import YamlDocument
+
+    return YamlDocument(data, name, own.source, own.target, own.encoding)
+
+
 def _xcstrings(data: bytes, name: str, own: Opening) -> Document:
     from heedful.data.documents.apple_catalog import AppleCatalogDocument
 
@@ -176,6 +182,7 @@ FORMATS = {
         Format("xliff", _xliff),
         Format("tmx", _tmx),
         Format("json", _json, (".json", ".arb")),
+        Format("yaml", _yaml, (".yml", ".yaml")),
         Format("xcstrings", _xcstrings, (".xcstrings",)),
         Format("android", _android, (".xml",), "resources"),
         Format("strings", _apple_strings, (".strings",)),

@@ -102,6 +102,10 @@ class TextSpanDocument(Document):
         return self._data
 
     def _with(self, translations: Sequence[str]) -> bytes:
+        return self._encoded(self._text_with(translations))
+
+    def _text_with(self, translations: Sequence[str]) -> str:
+        """The file with translations."""
         parts: list[str] = []
         last = 0
         for place, (start, end) in enumerate(self._places):
@@ -109,7 +113,7 @@ class TextSpanDocument(Document):
             own = translations[place]
             parts.append(self.escaped(place, own) if own.strip() else self._text[start:end])
             last = end
-        return self._encoded("".join([*parts, self._text[last:]]))
+        return "".join([*parts, self._text[last:]])
 
     def _encoded(self, text: str) -> bytes:
         """Encode a text for the file.

@@ -14,6 +14,7 @@ class Format(StrEnum):
     XLIFF = "xliff"
     TMX = "tmx"
     JSON = "json"
+    YAML = "yaml"
     XCSTRINGS = "xcstrings"
     ANDROID = "android"
     STRINGS = "strings"
