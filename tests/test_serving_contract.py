@@ -10,6 +10,7 @@ from libretranslatepy import LibreTranslateAPI
 from pydantic import BaseModel
 
 from heedful.basics.errors import UserError
+from heedful.data.protected.pairs import Rules
 from heedful.decoding import SearchOptions
 from heedful.serving import Limits, Served
 from heedful.serving.served import ServedModels
@@ -69,6 +70,15 @@ def test_as_omegat_sends_it(client: httpx.Client) -> None:
     assert client.post("/translate", files={k: (None, v) for k, v in given.items()}).json() == (
         expected
     )
+
+
+def test_a_model_with_placeholders_keeps_outer_white_space() -> None:
+    model = translator(protect=Rules(("number",)))
+    texts = ["  the cat 3", "\ta dog\t\n  a tree "]
+    with serving(Served("one", model, "en", "de")) as client:
+        answer = client.post("/translate", json={"q": texts, "source": "en", "target": "de"}).json()
+    assert answer["translatedText"] == [one.text for one in model.translate(texts)]
+    assert answer["translatedText"][0].startswith("  ")
 
 
 def test_every_way_gives_the_same(client: httpx.Client) -> None:

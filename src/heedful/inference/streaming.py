@@ -8,7 +8,7 @@ from heedful.decoding import Hypothesis, NewSources, SearchOptions, search_strea
 from heedful.inference.assembly import PartResult, assemble
 from heedful.inference.batches import source_of
 from heedful.inference.searcher import Searcher, ended_by_limit
-from heedful.inference.splitting import Part
+from heedful.inference.splitting import Part, split_lines
 from heedful.inference.translation import Translation
 from heedful.models.pairs import Source
 
@@ -140,10 +140,9 @@ def translated_stream(
     for found in find_stream(translator, supplier, options, alignments=alignments):
         made = []
         for key, one in found:
-            text = supplier.texts.pop(key)
-            parts = [Part("", text)]
+            text, part, after = supplier.texts.pop(key)
             threshold = translator.link_threshold
-            whole = assemble(text, parts, [one], translator.protection, exponent, threshold)
+            whole = assemble(text, [part], [one], translator.protection, exponent, threshold, after)
             made.append((key, whole))
         yield made
 
@@ -157,15 +156,28 @@ class _Encoding:
     """
 
     def __init__(self, translator: Searcher, texts: TextSupplier) -> None:
-        self._encode = translator.protection.encode
+        self._protection = translator.protection
         self._supplier = texts
-        self.texts: dict[int, str] = {}
-        """Texts in progress, or finished since the last call, by their keys."""
+        self.texts: dict[int, tuple[str, Part, str]] = {}
+        """Texts in progress, or finished since the last call, by their keys: the text, what is
+        translated of it, and the white space after that."""
         self.left, self.wanted = texts.left, texts.wanted
 
     def next(self) -> list[Sequenced]:
         """As a supplier's."""
         given = self._supplier.next()
-        self.texts.update(given)
-        tokens = self._encode([text for _, text in given]) if given else []
-        return [Sequenced(key, own, text) for (key, text), own in zip(given, tokens, strict=True)]
+        own = [self._without_white_space(text) for _, text in given]
+        self.texts.update(
+            (key, (text, *each)) for (key, text), each in zip(given, own, strict=True)
+        )
+        texts = [part.text for part, _ in own]
+        tokens = self._protection.encode(texts) if given else []
+        keys = [key for key, _ in given]
+        return [Sequenced(*each) for each in zip(keys, tokens, texts, strict=True)]
+
+    def _without_white_space(self, text: str) -> tuple[Part, str]:
+        """What is translated of a line: if spans are protected, outer white space is kept."""
+        if self._protection.rules is None:
+            return Part("", text), ""
+        [part], after = split_lines(text)
+        return part, after

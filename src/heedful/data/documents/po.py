@@ -40,6 +40,9 @@ class Slot(NamedTuple):
     segment: int
 
 
+_SEPARATOR = "\x04"
+
+
 class PoDocument(Document):
     """The entries with an empty ``msgstr``; a plural form is filled from its source.
 
@@ -150,8 +153,9 @@ class PoDocument(Document):
 def _like(translation: str, source: str) -> str:
     """Add or remove line feeds at both ends of a translation, as in the source.
 
-    msgfmt refuses catalogues in which they differ.
+    msgfmt refuses catalogues in which they differ, and its own separator of contexts in a text.
     """
+    translation = translation.replace(_SEPARATOR, "")
     first = "\n" if source.startswith("\n") else ""
     last = "\n" if source.endswith("\n") else ""
     return first + translation.strip("\n") + last

@@ -136,7 +136,7 @@ def protect_training_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair | No
     """
     source, target = protect_both(pair, rules, first)
     looks_like = [span for span in find_spans(pair.target, ()) if span.rule == LITERAL]
-    if len(looks_like) > sum(text in PLACEHOLDERS for text in target.spans.values()):
+    if len(looks_like) > sum(bool(find_spans(text, ())) for text in target.spans.values()):
         return None
     text = target.text
     for span in reversed(find_spans(text, rules.names)):

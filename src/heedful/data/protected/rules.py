@@ -20,8 +20,8 @@ _SPECIFIER = r"(?:[hljztL]|hh|ll)?[diouxXeEfFgGaAcsrpn@]"
 _CONVERSION = rf"(?:\d+\$)?[#0\-+']*(?:\d+|\*)?(?:\.(?:\d+|\*))?{_SPECIFIER}"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
-    # What heedful's own placeholder tokens look like, so that a text that has one keeps it.
-    "literal": (r"⟦\d{1,2}⟧",),
+    # heedful's own placeholder tokens, and those that Weblate sends in place of placeholders.
+    "literal": (r"⟦\d{1,2}⟧|\[X\d+X\]",),
     "rest": (
         r"``(?!\s)(?:[^`]|`(?!`))+``"  # literal
         r"|:[a-zA-Z][\w:+.\-]*:`[^`<]+`"  # role without a text of its own
@@ -154,7 +154,7 @@ def check_rules(rules: Iterable[str]) -> None:
 
 
 _NEEDED = {
-    "literal": "⟦", "icu": "{", "rest": "`|:[*", "markdown": "`[*_", "tags": "<", "url": ":w",
+    "literal": "⟦[", "icu": "{", "rest": "`|:[*", "markdown": "`[*_", "tags": "<", "url": ":w",
     "email": "@", "entity": "&", "printf": "%", "brace": "{$", "qt": "%", "escape": "\\",
     "path": "/\\-",
 }  # fmt: skip
