@@ -1,5 +1,6 @@
 """Protected spans: found, replaced on both sides of a pair, put back."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -196,3 +197,10 @@ def test_spans_without_a_name_have_increasing_numbers(first: int) -> None:
 def test_what_cannot_match_does_not(text: str) -> None:
     for rule in NAMES:
         assert may_match(set(text), rule) or not list(matches(text, rule)), rule
+
+
+def test_long_words_take_linear_time() -> None:
+    began = time.perf_counter()
+    for text in ("A" * 100_000, "Ab1" * 30_000, "a.b" * 20_000, ":a" * 20_000, "&a" * 50_000):
+        find_spans(text, NAMES)
+    assert time.perf_counter() - began < 5

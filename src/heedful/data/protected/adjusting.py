@@ -30,6 +30,8 @@ _STOPS = {
 _COLONS = {"fr": "\u00a0:", "zh": "：", "ja": "："}
 _PLACEHOLDER = re.compile(r"⟦\d{1,2}⟧")
 _APPENDED = r"\s*\({}([A-Za-z0-9])\)"
+_LOOK_BACK = 40
+"""Characters before a marker in which its word begins."""
 _TRIED = 50
 """Maximum number of places that are tried for a marker."""
 _ABBREVIATED = re.compile(r"\.\S*$|(?<!\w)\w{1,3}$")
@@ -73,7 +75,7 @@ def accelerators(text: str, marker: str) -> list[tuple[int, int, str]]:
         return [(*appended.span(), appended[1])]
     found = []
     for place in re.finditer(rf"(?<!{marker}){marker}(?=[^\W_])(?!#?\w+;)", text):
-        before, after = text[: place.start()], text[place.end()]
+        before, after = text[max(0, place.start() - _LOOK_BACK) : place.start()], text[place.end()]
         within = before[-1:].isalnum()
         if within and marker == "_" and not re.search(r"(?<!\w)[^\W\d_a-z][^\W\d_A-Z]*$", before):
             continue

@@ -68,7 +68,7 @@ class Rules:
         The marker is empty if the text does not have exactly one outside of protected spans.
         """
         for rule, marker in ACCELERATORS.items():
-            if rule not in self.names or marker not in text:
+            if rule not in self.names or marker not in text or len(text) > _LONGEST_LABEL:
                 continue
             found = accelerators(text, marker)
             # An underscore in a word looks like an identifier.
@@ -102,6 +102,9 @@ class Rules:
 
 # What a text must have for any of the rules to find something in it.
 _MAY_HAVE = re.compile(r"[%{<&\\/@`*_|⟦\d$\[~:]|[a-z][A-Z]|\(\)|--|www")
+
+_LONGEST_LABEL = 500
+"""Maximum number of characters of a text that may have an accelerator."""
 
 _EMPHASIS = frozenset({"*", "**", "_", "__"})
 

@@ -24,11 +24,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "literal": (r"⟦\d{1,2}⟧|\[X\d+X\]",),
     "rest": (
         r"``(?!\s)(?:[^`]|`(?!`))+``"  # literal
-        r"|:[a-zA-Z][\w:+.\-]*:`[^`<]+`"  # role without a text of its own
+        r"|:[a-zA-Z][\w:+.\-]{0,60}:`[^`<]+`"  # role without a text of its own
         r"|\|[A-Za-z][\w \-.]*\|_{0,2}"  # substitution
         r"|\[(?:#?[\w\-]*|\*)\]_(?!\w)"  # footnote
         r"|::$",
-        r"(:[a-zA-Z][\w:+.\-]*:`)[^`<]+(\s*<[^`<>]+>`)"  # role with a text
+        r"(:[a-zA-Z][\w:+.\-]{0,60}:`)[^`<]+(\s*<[^`<>]+>`)"  # role with a text
         r"|(`)[^`<]+(\s*<[^`<>]+>`__?)"  # link
         r"|(?<![\w`])(`)[^`<]+(`_{0,2})(?![\w`])",  # reference, default role
         r"(?<![\w*\\])(\*\*)(?=[^\s*])[^*]*[^\s*](\*\*)(?![\w*])",  # strong
@@ -65,10 +65,10 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"|(?<![^\s(\"'`\[])--?[a-zA-Z][\w]*(?:-[\w]+)+(?:=[^\s,;]*\w)?|(?<![^\s(\"'`\[])--[a-zA-Z]\w+",
     ),
     "identifier": (
-        r"\b[A-Za-z_]\w*(?:\.\w+)*\(\)"
+        r"\b[A-Za-z_]\w*(?:\.\w+){0,30}\(\)"
         # A version is not a decimal number, which would be localised.
         r"|(?:(?<=[Vv]ersion )|(?<=[Vv]ersions ))\d+(?:\.\d+)+(?!\w)"
-        r"|\b[A-Za-z]*\w*_\w+(?:\.\w+)*\b"
+        r"|\b\w*_\w+(?:\.\w+)*\b"
         r"|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b"
         r"|\b[A-Z][A-Za-z]*-\d+\b"
         r"|\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*\b",
