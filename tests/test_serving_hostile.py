@@ -30,7 +30,14 @@ COUNT = int(os.environ.get("HEEDFUL_HOSTILE", "300"))
 FIELDS: dict[str, dict[str, Any]] = {
     "/translate": {"q": "the cat.", "source": "en", "target": "de", "format": "text"},
     "/detect": {"q": "the cat."},
-    "/api/translate": {"text": "the cat.", "nbest": 1, "prefix": "a", "alignments": True},
+    "/api/translate": {
+        "text": "the cat.",
+        "nbest": 1,
+        "prefix": "a",
+        "alignments": True,
+        "checks": True,
+        "matches": True,
+    },
     "/api/translate/stream": {"text": "the cat."},
     "/api/alternatives": {"text": "the cat.", "prefix": "a", "count": 2},
     "/api/trace": {"source": "the cat.", "target": "a", "gradients": True},

@@ -6,6 +6,7 @@ translated. ``**bold**`` is a chain of two spans, an ICU plural a longer one.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
@@ -188,15 +189,20 @@ def _tags(text: str) -> Iterator[Sequence[Piece]]:
         return
     open_tags: list[tuple[str, Piece]] = []
     chains: list[list[Piece]] = []
+    names: Counter[str] = Counter()
     for found in _TAG.finditer(text):
         name = found["name"]
         if name is None or found["empty"] or (not found["end"] and name.lower() in VOID):
             chains.append([found.span()])
         elif not found["end"]:
             open_tags.append((name, found.span()))
-        elif any(name == other for other, _ in open_tags):
+            names[name] += 1
+        elif names[name]:
             while open_tags[-1][0] != name:
-                chains.append([open_tags.pop()[1]])
+                other, span = open_tags.pop()
+                names[other] -= 1
+                chains.append([span])
+            names[name] -= 1
             chains.append([open_tags.pop()[1], found.span()])
         else:
             chains.append([found.span()])

@@ -21,6 +21,7 @@ from heedful.tasks.endpoints import (
     search_options,
     too_large,
 )
+from heedful.tasks.pairs.findings import findings
 from heedful.tasks.pairs.matches import Matches
 
 # Bytes of a weight in JSON; one or two less for 0 and 1.
@@ -42,6 +43,8 @@ class TranslateRequest(ModelRequest):
     prefix: StrictStr | None = None
     memory: StrictBool = True
     keep_unknown: StrictBool = False
+    matches: StrictBool = False
+    checks: StrictBool = False
 
 
 class TranslateResponse(BaseModel):
@@ -105,7 +108,8 @@ class Translate(Endpoint[TranslateRequest]):
             weights = sum(one.alignment.size for one in found if one.alignment is not None)
             if weights * _BYTES_A_WEIGHT > limits.answer:
                 raise too_large(limits.answer, _HINT)
-            return {"model": model.name, "translations": [to_json(one) for one in found]}
+            shown = [_with_extras(model.predictor, request, one) for one in found]
+            return {"model": model.name, "translations": shown}
 
         if request.prefix is None:
             # Alternatives and alignments are those of the model.
@@ -149,6 +153,8 @@ class TranslateStream(Endpoint[StreamRequest]):
     def texts(self, request: StreamRequest) -> list[str]:
         if request.prefix is not None:
             raise UserError("prefix needs /api/translate, because a text with prefix is not split")
+        if request.matches or request.checks:
+            raise UserError("matches and checks need /api/translate: they are of whole texts")
         return as_list(request.text)
 
     def work(self, model: Model, request: StreamRequest, limits: Limits, on_line: OnLine) -> Work:
@@ -235,6 +241,20 @@ def to_json(one: Translation) -> dict[str, Any]:
             for row in one.alignment.rows()
         ]
     shown["parts"], shown["at_limit"] = one.parts, one.at_limit
+    return shown
+
+
+def _with_extras(translator: Any, request: TranslateRequest, one: Translation) -> dict[str, Any]:
+    """A translation, with its match in the memory and the findings of checks if requested."""
+    shown = to_json(one)
+    texts = [shown, *shown["alternatives"]]
+    if request.matches:
+        found = None if translator.memory is None else translator.memory.find(one.source)
+        shown["match"] = found and {"text": found.target, **found.to_json()}
+        texts += [shown["match"]] if found else []
+    if request.checks:
+        for each in texts:
+            each["findings"] = findings(translator, one.source, each["text"])
     return shown
 
 

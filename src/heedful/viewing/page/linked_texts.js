@@ -75,6 +75,15 @@ export class LinkedTexts {
     return buttons;
   }
 
+  /**
+   * Mark words as those that something was found in.
+   * @param {"source" | "target"} side
+   * @param {number[]} words
+   */
+  flag(side, words) {
+    this.buttons[side].forEach((button, i) => button.classList.toggle("heed-flagged", words.includes(i)));
+  }
+
   /** @param {"source" | "target"} side @param {Event} event */
   wordOf(side, event) {
     return this.buttons[side].indexOf(/** @type {HTMLElement} */ (event.target));

@@ -2,6 +2,7 @@
 
 import { selectField, element, messageOf, rovingTabindex, focusItem, isAbortError, debounce } from "./elements.js";
 import { formatSigned } from "./matrices.js";
+import { Checks } from "./checks.js";
 import { LinkedTexts, splitWords } from "./linked_texts.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -54,6 +55,8 @@ class Translate {
     this.linked = new LinkedTexts({
       source: this.source, target: this.target, opened: (word, button) => this.openMenu(word, button),
     });
+    this.checks = new Checks();
+    this.memory = element("ol", { class: "heed-best", "aria-label": "Translations in the memory" });
     this.facts = element("p", { class: "heed-detail" });
     this.body = this.build();
     this.setFacts();
@@ -64,12 +67,14 @@ class Translate {
       "section", { class: "heed-output", "aria-label": "Translation" },
       element("h2", {}, "Translation"), this.target, this.score, this.resetButton,
     );
+    this.memorySection = element("section", { class: "heed-memory" }, element("h2", {}, "Translation memory"), this.memory);
     this.sourceSection = element(
       "section", { class: "heed-source-words", "aria-label": "Source" }, element("h2", {}, "Source"), this.source,
       element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see the aligned words. Select a word of the translation to see alternatives."),
     );
     this.bestSection = element("section", { class: "heed-others" }, element("h2", {}, "Best translations"), this.best);
-    this.bestSection.hidden = this.sourceSection.hidden = true;
+    this.bestSection.hidden = this.sourceSection.hidden = this.memorySection.hidden = true;
+    this.output.append(this.memorySection);
     return element(
       "div", { class: "heed-panel heed-translate" },
       element("div", { class: "heed-tools" }, this.chooser.field, this.facts),
@@ -77,7 +82,7 @@ class Translate {
         "div", { class: "heed-columns" },
         element("section", { class: "heed-input" }, element("h2", {}, "Text"), this.input), this.output,
       ),
-      this.notice, element("div", { class: "heed-columns" }, this.sourceSection, this.bestSection),
+      this.notice, element("div", { class: "heed-columns" }, element("div", {}, this.sourceSection, this.checks.section), this.bestSection),
     );
   }
 
@@ -118,7 +123,10 @@ class Translate {
     try {
       const aligns = this.modelFacts?.aligns !== false;
       const alignments = aligns && text.length <= MAX_LINKED;
-      const body = { model: this.model, text, nbest: NUM_BEST, alignments, ...(this.prefix ? { prefix: this.prefix } : {}) };
+      const body = {
+        model: this.model, text, nbest: NUM_BEST, alignments, matches: true, checks: text.length <= MAX_LINKED,
+        ...(this.prefix ? { prefix: this.prefix } : {}),
+      };
       const { translations } = await this.page.provider.translate(body, request.signal);
       // Ignore the response to an earlier request.
       if (request !== this.request) return;
@@ -138,7 +146,7 @@ class Translate {
    * @param {boolean} busy
    */
   setBusy(busy) {
-    for (const part of [this.output, this.sourceSection, this.bestSection]) part?.setAttribute("aria-busy", String(busy));
+    for (const part of [this.output, this.sourceSection, this.bestSection, this.checks.section]) part?.setAttribute("aria-busy", String(busy));
   }
 
   /** @param {Translated | null} result */
@@ -148,8 +156,10 @@ class Translate {
     this.showTexts(result?.source ?? "", text, { soft: result?.soft ?? null, hard: result?.alignment ?? [] });
     this.resetButton.hidden = !this.prefix || !result;
     this.score.textContent = result ? formatScore(result) : "";
-    this.page.announce(text ? `Translation: ${text}` : "");
+    this.page.announce(text ? `Translation: ${text}${formatFindings(result)}` : "");
     this.showBest(result);
+    this.showMemory(result?.match ?? null);
+    this.checks.show(result?.findings, result?.source ?? "", text, this.linked);
     if (this.isSplit) this.score.textContent += `; translated in ${result?.parts} parts`;
     this.updateSubject(text);
   }
@@ -188,13 +198,33 @@ class Translate {
   showBest(result) {
     const all = result ? [result, ...result.alternatives.filter(({ text }) => text !== result.text)] : [];
     if (this.bestSection) this.bestSection.hidden = all.length < 2;
-    this.best.replaceChildren(...all.map((one, i) => {
-      /** @type {HTMLButtonElement} */
-      const button = element("button", {
-        type: "button", class: "heed-hypothesis", "aria-pressed": String(i === 0), onclick: () => this.selectHypothesis(one, button),
-      }, element("span", { dir: "auto" }, one.text), element("small", { title: "score" }, formatSigned(one.score, 2)));
-      return element("li", {}, button);
-    }));
+    this.best.replaceChildren(...all.map((one, i) => (
+      this.choice(one, i === 0, element("small", { title: "score" }, formatSigned(one.score ?? 0, 2)))
+    )));
+  }
+
+  /** @param {import("./types.js").MemoryMatch | null} match */
+  showMemory(match) {
+    /** @type {Hypothesis[]} */
+    const all = match ? [match, ...match.others.map((text) => ({ text }))] : [];
+    if (this.memorySection) this.memorySection.hidden = !match;
+    this.memory.replaceChildren(...all.map((one, i) => (
+      this.choice(one, false, element("small", {}, i ? "other translation" : "exact match"))
+    )));
+  }
+
+  /**
+   * An item of a list of translations, which shows the translation when it is selected.
+   * @param {Hypothesis} one
+   * @param {boolean} isShown
+   * @param {HTMLElement} note
+   */
+  choice(one, isShown, note) {
+    /** @type {HTMLButtonElement} */
+    const button = element("button", {
+      type: "button", class: "heed-hypothesis", "aria-pressed": String(isShown), onclick: () => this.selectHypothesis(one, button),
+    }, element("span", { dir: "auto" }, one.text), note);
+    return element("li", {}, button);
   }
 
   /**
@@ -205,11 +235,17 @@ class Translate {
   async selectHypothesis(one, button) {
     const { result } = this;
     if (!result) return;
-    for (const other of this.best.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
+    const lists = [this.best, this.memory];
+    for (const other of lists.flatMap((list) => [...list.querySelectorAll("button")])) other.setAttribute("aria-pressed", String(other === button));
     this.score.textContent = formatScore(one);
     this.updateSubject(one.text);
-    if (one === result) return this.showTexts(result.source, result.text, { soft: result.soft ?? null, hard: result.alignment ?? [] });
-    this.showTexts(result.source, one.text, { soft: null, hard: [] });
+    /** @param {import("./linked_texts.js").Links} links */
+    const show = (links) => {
+      this.showTexts(result.source, one.text, links);
+      this.checks.show(one.findings, result.source, one.text, this.linked);
+    };
+    if (one === result) return show({ soft: result.soft ?? null, hard: result.alignment ?? [] });
+    show({ soft: null, hard: [] });
     if (this.isSplit) return;
     try {
       const { matrix } = await (await this.page.session.current()).wordAlignment();
@@ -219,7 +255,7 @@ class Translate {
       }));
       /** @type {[number, number][]} */
       const hard = soft.map(({ weights }, target) => [weights.indexOf(Math.max(...weights)), target]);
-      this.showTexts(result.source, one.text, { soft, hard });
+      show({ soft, hard });
     } catch {
       // Without a trace, show the text without alignment.
     }
@@ -298,7 +334,18 @@ class Translate {
 
 /** @param {Hypothesis} one */
 function formatScore(one) {
+  if (one.score === undefined || one.log_probability === undefined) return "from the translation memory";
   return `score ${formatSigned(one.score, 2)}, log-probability ${formatSigned(one.log_probability, 2)}`;
+}
+
+/**
+ * The number of findings and whether there is a match in the memory, for screen readers.
+ * @param {Translated | null} result
+ */
+function formatFindings(result) {
+  const count = result?.findings?.length ?? 0;
+  const findings = count ? `; the checks found ${count} ${count > 1 ? "problems" : "problem"}` : "";
+  return `${findings}${result?.match ? "; there is an exact match in the translation memory" : ""}`;
 }
 
 /**

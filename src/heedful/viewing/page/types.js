@@ -97,11 +97,25 @@
  */
 
 /**
+ * A finding of a check.
+ * @typedef {object} Finding
+ * @property {string} check
+ * @property {string} message
+ * @property {string} detail
+ * @property {boolean} serious
+ * @property {[number, number][]} source parts of the source, in characters
+ * @property {[number, number][]} target parts of the translation
+ */
+
+/**
  * @typedef {object} Hypothesis
  * @property {string} text
- * @property {number} score
- * @property {number} log_probability
+ * @property {number} [score] undefined for translations of the memory
+ * @property {number} [log_probability]
+ * @property {Finding[]} [findings]
  */
+
+/** @typedef {{text: string, kind: string, others: string[], findings?: Finding[]}} MemoryMatch an exact match in the translation memory */
 
 /** @typedef {{first: number, weights: number[]}} SoftRow weights of consecutive source words, beginning with the word `first` */
 
@@ -111,6 +125,8 @@
  * @property {string} text
  * @property {number} score
  * @property {number} log_probability
+ * @property {Finding[]} [findings]
+ * @property {MemoryMatch | null} [match]
  * @property {Hypothesis[]} alternatives
  * @property {[number, number][]} [alignment] pairs of source and target word
  * @property {string[]} [source_words]
