@@ -1,11 +1,14 @@
 """``heedful translate`` on a small run: parity, formats, documents, pipes, wrong input."""
 
 import gzip
+import io
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -248,6 +251,19 @@ def test_a_table_is_filled_if_its_columns_are_named(run: Path, tmp_path: Path) -
     (tmp_path / "a.txt").write_text("one red dog\n")
     with pytest.raises(UserError, match="is no table; leave out --source-column"):
         call(run, tmp_path / "a.txt", *columns)
+
+
+def test_office_documents_come_back_from_a_pipe(run: Path, tmp_path: Path) -> None:
+    translated = call(run, given=b"one red dog\n")[0].decode().strip()
+    path = tmp_path / "a.odt"
+    text = 'xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("content.xml", f"<d {text}><t:p>one <t:span>red</t:span> dog</t:p></d>")
+    for arguments in ((path,), ("--format", "opendocument")):
+        out = call(run, *arguments, given=path.read_bytes())[0]
+        found = zipfile.ZipFile(io.BytesIO(out)).read("content.xml").decode()
+        assert found.count("<t:span>") == found.count("</t:span>") == 1
+        assert re.sub(r"<[^>]*>", "", found).split() == translated.split()
 
 
 def test_documents_with_markup_come_back_translated(run: Path, tmp_path: Path) -> None:

@@ -173,6 +173,38 @@ def _subtitles(data: bytes, name: str, own: Opening) -> Document:
 
 TABLES = (".tsv", ".csv")
 """Extensions of files that are documents only if their columns are given."""
+
+
+def _docx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.ooxml import WordDocument
+
+    return WordDocument(data, name)
+
+
+def _pptx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.ooxml import SlidesDocument
+
+    return SlidesDocument(data, name)
+
+
+def _xlsx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.ooxml import SheetsDocument
+
+    return SheetsDocument(data, name)
+
+
+def _opendocument(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.opendocument import OpenDocument
+
+    return OpenDocument(data, name)
+
+
+def _epub(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.epub import EpubDocument
+
+    return EpubDocument(data, name)
+
+
 FORMATS = {
     one.name: one
     for one in (
@@ -193,6 +225,11 @@ FORMATS = {
         Format("markdown", _markdown, (".md", ".markdown")),
         Format("rst", _rest, (".rst", ".rest")),
         Format("subtitles", _subtitles, (".srt", ".vtt")),
+        Format("docx", _docx, (".docx", ".docm")),
+        Format("pptx", _pptx, (".pptx", ".pptm")),
+        Format("xlsx", _xlsx, (".xlsx", ".xlsm")),
+        Format("opendocument", _opendocument, (".odt", ".ods", ".odp")),
+        Format("epub", _epub, (".epub",)),
     )
 }
 """The formats by name. Those without an extension are detected by content."""

@@ -25,3 +25,8 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     RST = "rst"
     SUBTITLES = "subtitles"
+    DOCX = "docx"
+    PPTX = "pptx"
+    XLSX = "xlsx"
+    OPENDOCUMENT = "opendocument"
+    EPUB = "epub"
