@@ -4,6 +4,7 @@ Localisations in the target language are added with the state ``needs_review``.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +16,7 @@ from heedful.data.readers.languages import choose, not_in_file, takes
 
 _STATES = {None: "needs_review", "exact": "translated", "context": "translated"}
 """The state of a text, by its kind of memory match."""
+_INDENTATION = re.compile(r"[ \t]*")
 _FORMS = ("zero", "one", "two", "few", "many", "other")
 
 
@@ -192,8 +194,11 @@ class AppleCatalogDocument(TextSpanDocument):
 
     def _edits(self, node: Node, plan: Mapping[str, Any]) -> list[Edit]:
         """The edits that add members to an object, in the order of their keys."""
-        line = self.text[self.text.rfind("\n", 0, node.start) + 1 : node.start]
-        style = self._style._replace(outer=line[: len(line) - len(line.lstrip())])
+        style = self._style
+        if style.newline:
+            line = self.text.rfind("\n", 0, node.start) + 1
+            found = _INDENTATION.match(self.text, line)
+            style = style._replace(outer=found[0] if found else "")
         edits = [
             Edit(node.members[key].start, node.members[key].end, style.written(plan[key], 1))
             for key in plan
