@@ -305,7 +305,7 @@ def test_any_text_comes_back_from_a_filled_xliff(
         assert allowed.strip() in ("", (target.text or "").strip() if target is not None else "")
 
 
-@given(st.lists(ANY.filter(str.strip), min_size=3, max_size=3))
+@given(st.lists(ANY.filter(lambda text: text.replace("\x04", "").strip()), min_size=3, max_size=3))
 @settings(max_examples=40, deadline=None)
 def test_any_text_comes_back_from_a_filled_catalogue(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
@@ -315,7 +315,8 @@ def test_any_text_comes_back_from_a_filled_catalogue(
     filled = fill(path, texts).replace("#, fuzzy", "#, reviewed")
     path.write_bytes(filled.encode())
     filled_texts = [pair.target for pair in read_pairs([path])]
-    first, second, third = (text.strip("\n") for text in texts)
+    # msgfmt uses the character 4 itself and refuses it in texts.
+    first, second, third = (text.replace("\x04", "").strip("\n") for text in texts)
     assert filled_texts == [f"{first}\n", second, "Fertig", "Ding", third, third]
 
 
