@@ -234,7 +234,7 @@ OPTION_MISTAKES: list[tuple[Command, str]] = [
     ([*CLASSIFY, "labelled.tsv", "--from", "en"], "--from is for --task translate or align"),
     ([*CLASSIFY, "labelled.tsv", "--label", "colour"], "there is no column 'colour'; known names"),
     ([*CLASSIFY, "labelled.tsv", "--text", "txt"], "did you mean 'text'?"),
-    ([*CLASSIFY, "."], "--data . is a folder; without a recipe, give the files"),
+    ([*CLASSIFY, "."], "data file . is a folder; correct its path"),
     ([*CLASSIFY, "absent.csv"], "absent.csv does not exist"),
     ([*CLASSIFY, "latin.csv"], "latin.csv"),
     ([*CLASSIFY, "-"], "standard input can be read only once"),

@@ -373,8 +373,14 @@ def test_a_run_goes_on_without_its_recipe(
     given = {"given": {}, "overrides": [], "start_from": None}
     assert train_from_command(None, whole, [str(folder)], **given)
     assert "is already trained" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"--data .* is a folder; without a recipe, give the files"):
-        train_from_command(None, folder / "new", [str(folder)], **given)
+    (folder / "empty").mkdir()
+    with pytest.raises(UserError, match=r"empty has no file with one of the endings \.po, "):
+        train_from_command(
+            None,
+            folder / "new",
+            [str(folder / "empty")],
+            **given | {"given": {"source": "en", "target": "de"}},
+        )
 
 
 def test_the_average_is_the_mean_of_the_last_checkpoints(whole: Path) -> None:

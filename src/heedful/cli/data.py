@@ -48,8 +48,8 @@ class Format(StrEnum):
 Paths = Annotated[
     list[str],
     typer.Argument(
-        help="One TSV, TMX, PO or XLIFF file, or two aligned text files; may be gzip-compressed; "
-        "- is standard input.",
+        help="One TSV, TMX, PO or XLIFF file, a folder of such files, or two aligned text files; "
+        "may be gzip-compressed; - is standard input.",
         metavar="PATH...",
     ),
 ]

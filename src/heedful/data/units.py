@@ -14,6 +14,7 @@ from heedful.data.documents import Columns, Document, open_document
 from heedful.data.documents.formats import TABLES, find_format
 from heedful.data.readers import read_pairs
 from heedful.data.readers.catalogue import Header, Obsolete, parse_catalogue, parse_header
+from heedful.data.readers.folders import bilingual_files, is_folder
 from heedful.data.readers.kinds import Kind, extension, find_kind
 from heedful.data.readers.markup import read_segment
 from heedful.data.readers.opening import Input, open_input
@@ -60,11 +61,15 @@ def read_units(
     target: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Unit]:
-    """Read the units of a PO, XLIFF, TMX or TSV file, in order.
+    """Read the units of a PO, XLIFF, TMX or TSV file, or of a folder of such files, in order.
 
     Raises:
         UserError: the file is missing, invalid, or lacks the languages.
     """
+    if is_folder(path):
+        for each in bilingual_files(path):
+            yield from read_units(each, source=source, target=target, encoding=encoding)
+        return
     with open_input(path) as file:
         kind = find_kind(file.head(), file.name, encoding)
         if kind is Kind.PO:

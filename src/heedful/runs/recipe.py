@@ -196,8 +196,13 @@ def write_toml(recipe: Recipe) -> str:
     return tomlkit.dumps(document)
 
 
-def find_data(paths: Sequence[str], folder: Path | None) -> list[str]:
+def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = False) -> list[str]:
     """``paths``, relative to ``folder`` if it is given.
+
+    Args:
+        paths: files, or ``-`` for standard input.
+        folder: the base of relative paths.
+        folders: whether a path may be a folder of files.
 
     Raises:
         UserError: a file is missing or cannot be read.
@@ -213,7 +218,7 @@ def find_data(paths: Sequence[str], folder: Path | None) -> list[str]:
                 f"data file {whole} was rows of Python data: give them again, as data= of "
                 "heedful.train"
             )
-        if not whole.is_file():
+        if not whole.is_file() and not (folders and whole.is_dir()):
             what = "is a folder" if whole.is_dir() else "does not exist"
             raise UserError(
                 f"data file {whole} {what}; correct its path (with a recipe, --data DIR is the "

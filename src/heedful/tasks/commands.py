@@ -157,12 +157,6 @@ def _tables(
         return tables, str(path), Path(data[0]) if data else None
     if (out / "run.json").exists():
         return _tables_of_run(out, data, given)
-    for file in data:
-        if Path(file).is_dir():
-            raise UserError(
-                f"--data {file} is a folder; without a recipe, give the files of the corpus (one "
-                "file of pairs, two aligned text files, or the examples of --task)"
-            )
     if not data:
         raise UserError(
             "give a recipe, or a corpus with --data FILE (and --from and --to, or a --task)"
@@ -181,7 +175,8 @@ def _tables_of_run(
         known = tables.get("data", {}).get(name)
         if value is not None and value != known:
             raise UserError(f"{out} was started with data.{name} = {known!r}, not {value!r}")
-    if len(data) == 1 and Path(data[0]).is_dir():
+    is_corpus = data == tables.get("data", {}).get("train")
+    if len(data) == 1 and Path(data[0]).is_dir() and not is_corpus:
         return tables, str(out), Path(data[0])
     if data and "data" not in tables:
         raise UserError(f"{out} has several data sets; with --data, give the folder of its files")

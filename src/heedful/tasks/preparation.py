@@ -1,5 +1,6 @@
 """Preparing a run: finding and hashing files, writing facts; shared by all tasks."""
 
+import hashlib
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, content_hash
 from heedful.basics.notices import notice
 from heedful.data.overlap import count_overlap
+from heedful.data.readers.folders import bilingual_files
 from heedful.data.vocabulary import Vocabulary
 from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.manifest import write_facts, write_recipe
@@ -25,17 +27,21 @@ Files = dict[str, list[str]]
 
 
 def find_files(
-    named: Mapping[str, Sequence[str]], data_folder: Path | None, spooled: Path
+    named: Mapping[str, Sequence[str]],
+    data_folder: Path | None,
+    spooled: Path,
+    *,
+    folders: bool = False,
 ) -> Files:
     """The files of each part, with paths that can be opened.
 
     Standard input can be read only once, but training reads its data several times, so it is copied
-    to ``spooled``.
+    to ``spooled``. With ``folders``, a path may be a folder of bilingual files.
 
     Raises:
         UserError: a file is missing or cannot be read.
     """
-    files = {part: find_data(paths, data_folder) for part, paths in named.items()}
+    files = {part: find_data(paths, data_folder, folders=folders) for part, paths in named.items()}
     if "-" in files["train"]:
         with atomic_file(spooled) as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -59,16 +65,30 @@ def require_some(examples: Sequence[Any], files: Sequence[str], part: str) -> No
 
 def content_hashes(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The content hash of each file of each part."""
-    return {part: [content_hash(Path(file)) for file in paths] for part, paths in files.items()}
+    return {part: [_content_hash(Path(file)) for file in paths] for part, paths in files.items()}
+
+
+def _content_hash(path: Path) -> str:
+    """The hash of a file, or of the names and contents of a folder's bilingual files."""
+    if not path.is_dir():
+        return content_hash(path)
+    found = hashlib.sha256()
+    for file in bilingual_files(path):
+        found.update(f"{file.relative_to(path).as_posix()}\0{content_hash(file)}\n".encode())
+    return found.hexdigest()
 
 
 def recipe_hashes(
-    named: Mapping[str, Sequence[str]], vectors: Any, data_folder: Path | None
+    named: Mapping[str, Sequence[str]],
+    vectors: Any,
+    data_folder: Path | None,
+    *,
+    folders: bool = False,
 ) -> dict[str, list[str]]:
     """The content hashes of a recipe's files, which are compared when a run is resumed."""
     if any("-" in paths for paths in named.values()):
         return {}  # standard input cannot be read again
-    found = {part: find_data(paths, data_folder) for part, paths in named.items()}
+    found = {part: find_data(paths, data_folder, folders=folders) for part, paths in named.items()}
     return content_hashes(found) | vector_hashes(vectors, data_folder)
 
 

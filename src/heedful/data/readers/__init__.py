@@ -8,6 +8,7 @@ from pathlib import Path
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
+from heedful.data.readers.folders import bilingual_files, is_folder
 from heedful.data.readers.kinds import Kind, find_kind
 from heedful.data.readers.labelled import read_labelled, read_texts
 from heedful.data.readers.opening import STANDARD_INPUT, Input, open_input
@@ -43,8 +44,8 @@ def read_pairs(
     """Stream the pairs of a corpus.
 
     Args:
-        paths: one TSV, TMX, PO or XLIFF file, or two aligned text files; plain, gzip or xz;
-            ``-`` is standard input.
+        paths: one TSV, TMX, PO or XLIFF file, a folder of such files, or two aligned text files;
+            plain, gzip or xz; ``-`` is standard input.
         source: source language, for files that declare languages; ``en`` matches ``en-US``.
         target: target language, in the same way.
         encoding: encoding of the text; default: UTF-8, or what an XML or PO file declares.
@@ -55,6 +56,14 @@ def read_pairs(
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
     codec_name(encoding)
+    if len(paths) == 1 and is_folder(paths[0]):
+        for path in bilingual_files(paths[0]):
+            yield from read_pairs(
+                [path], source=source, target=target, encoding=encoding, left_out=counts
+            )
+        if left_out is None:
+            report_left_out(counts, str(paths[0]))
+        return
     with ExitStack() as stack:
         files = _open_all(paths, stack)
         if len(files) == 2:
@@ -102,7 +111,8 @@ def _open_all(paths: Sequence[str | Path], stack: ExitStack) -> list[Input]:
         paths = [paths]
     if len(paths) not in (1, 2):
         raise UserError(
-            f"{len(paths)} files given; give one TSV, TMX, PO or XLIFF file, or two aligned texts"
+            f"{len(paths)} files given; give one TSV, TMX, PO or XLIFF file, a folder of "
+            "them, or two aligned texts"
         )
     if [str(path) for path in paths].count(STANDARD_INPUT) == 2:
         raise UserError("standard input cannot be both files; give one of them by its path")

@@ -73,7 +73,8 @@ def choose_recipe(
         "standard input can be read only once, so no recipe can be chosen for it; save it to a "
         "file, or give a recipe",
     )
-    size = measure(find_data(paths, folder), source, target, encoding)
+    files = find_data(paths, folder, folders=True)
+    size = measure(files, source, target, encoding)
     small, middling = size.pairs < 20_000, size.pairs < 1_000_000
     held_out = min(1000.0, max(20.0, size.pairs * 0.02))
     share = round(min(0.1, held_out / size.pairs), 6)
@@ -86,7 +87,7 @@ def choose_recipe(
             "test_share": share,
             "keep_near_duplicates": False,
             # Word links number words, of which placeholders replace some.
-            "protect": [] if links else _rules(find_data(paths, folder), source, target, encoding),
+            "protect": [] if links else _rules(files, source, target, encoding),
         },
         "tokeniser": {"vocabulary_size": vocabulary(size.word_types, most)},
         "model": {
@@ -154,7 +155,7 @@ def choose_aligning_recipe(
         "standard input can be read only once, so no recipe can be chosen for it; save it to a "
         "file",
     )
-    size = measure(find_data(paths, folder), source, target, encoding)
+    size = measure(find_data(paths, folder, folders=True), source, target, encoding)
     small = size.pairs < 20_000
     passes = 8 if small else 4 if size.pairs < 200_000 else 2
     batch_tokens = 1024 if small else 4096

@@ -145,7 +145,7 @@ def start_tokenisers(start: Start) -> Tokenisers:
 
 def data_hashes(recipe: PairRecipe, data_folder: Path | None) -> dict[str, list[str]]:
     """The content hashes of each part, which are compared when a run is resumed."""
-    return recipe_hashes(_named(recipe.data), recipe.vectors, data_folder)
+    return recipe_hashes(_named(recipe.data), recipe.vectors, data_folder, folders=True)
 
 
 def _named(data: DataSettings) -> dict[str, list[str]]:
@@ -162,7 +162,7 @@ class _Corpus:
         if self.settings.links == "-":
             raise UserError("data.links cannot be standard input, because it is read twice")
         spooled = path / "data" / "standard-input"
-        self.files = find_files(_named(self.settings), data_folder, spooled)
+        self.files = find_files(_named(self.settings), data_folder, spooled, folders=True)
         self.shares = held_out_shares(self.files, self.settings)
         self.near = NearDuplicates()
         self.near_kept = 0

@@ -24,7 +24,8 @@ class DataSettings(FileSettings):
     """The files of examples, and how they are read."""
 
     train: list[str] = Field(min_length=1, max_length=2)
-    """One file (TSV, TMX, PO, XLIFF; ``-`` is standard input) or two aligned text files."""
+    """One file (TSV, TMX, PO, XLIFF; ``-`` is standard input), a folder of such files, or two
+    aligned text files."""
     validation: list[str] = Field([], max_length=2)
     test: list[str] = Field([], max_length=2)
     source: str | None = None

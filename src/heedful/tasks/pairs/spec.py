@@ -24,7 +24,10 @@ _LEAST_SYMBOLS = 5
 class PairSpec(TaskSpec):
     """A task for pairs of texts."""
 
-    corpus = "the corpus (TSV, TMX, PO, XLIFF), or twice for two aligned text files"
+    corpus = (
+        "the corpus (TSV, TMX, PO, XLIFF, or a folder of such files), or twice for two aligned "
+        "text files"
+    )
     reading_settings = ("encoding", "links")
     family = "pairs"
     starts = frozenset({"pairs"})
