@@ -20,6 +20,8 @@ _RATIO = 100
 _SMALL_PART = 16 << 20
 _PART_RATIO = 40
 """The same for a part that is parsed."""
+_TAGS = 1_000_000
+"""A part may have this many tags, or two for each byte of its archive."""
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -69,14 +71,17 @@ class Archive:
         """The bytes of an entry that is parsed.
 
         Raises:
-            UserError: the entry is missing, broken or too large.
+            UserError: the entry is missing, broken or too large for its archive.
         """
         if entry not in self.names:
             raise UserError(f"{self.name} has no {entry}, which its format requires")
         size = self._archive.getinfo(entry).file_size
         if size > max(_SMALL_PART, _PART_RATIO * self._size):
             raise UserError(f"{self.name}: {entry} would expand to {size:,} bytes; it is refused")
-        return self._read(entry)
+        data = self._read(entry)
+        if (tags := data.count(b"<")) > max(_TAGS, 2 * self._size):
+            raise UserError(f"{self.name}: {entry} has {tags:,} tags; it is refused")
+        return data
 
     def changed(self, parts: dict[str, bytes]) -> bytes:
         """The archive with other bytes in some of its entries."""

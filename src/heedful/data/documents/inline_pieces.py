@@ -1,6 +1,6 @@
 """Words with styles, and the markup between them, as segments.
 
-Markup stands in a segment as ``<g1>…</g1>`` (a pair) or ``<x2/>``. Words of the most frequent style
+Markup stands in a segment as ``<g1>…</g1>`` (a pair) or ``<x1/>``. Words of the most frequent style
 have no markup.
 """
 
@@ -81,7 +81,8 @@ class Codes:
         self._pieces: list[str | Code] = []
         self._texts: list[tuple[str, str]] = []
         """Words (with an empty first text) and codes, with their kind."""
-        self._count = 0
+        # Counted separately, so that another order of pairs and others has the same codes.
+        self._pairs = self._singles = 0
 
     def add(self, pieces: Sequence[Piece]) -> None:
         """Add the words and markup of a segment."""
@@ -145,16 +146,16 @@ class Codes:
             core = text.strip()
             before, after = text[: text.index(core)], text[text.index(core) + len(core) :]
             self._add_words(before, None)
-            self._count += 1
-            codes = f"<g{self._count}>", f"</g{self._count}>"
+            self._pairs += 1
+            codes = f"<g{self._pairs}>", f"</g{self._pairs}>"
             self._own.markup |= dict.fromkeys(codes, style)
             self._own.styles[codes[0]] = style
             self._texts += [(codes[0], "open"), (core, "words"), (codes[1], "close")]
             self._add_words(after, None)
 
     def _open(self, piece: Markup, style: str) -> str:
-        self._count += 1
-        code = f"<g{self._count}>"
+        self._pairs += 1
+        code = f"<g{self._pairs}>"
         self._own.markup[code] = piece
         self._own.styles[code] = style
         self._texts.append((code, "open"))
@@ -163,6 +164,7 @@ class Codes:
     def _close(self, opening: str, piece: Markup) -> None:
         if self._texts[-1][0] == opening:  # a pair without words
             self._texts.pop()
+            self._pairs -= 1
             del self._own.styles[opening]
             first = self._own.markup.pop(opening)
             assert isinstance(first, Markup)
@@ -183,8 +185,8 @@ class Codes:
             assert isinstance(before, Markup)
             self._own.markup[last[0]] = Markup("alone", before.fragments + piece.fragments)
             return
-        self._count += 1
-        code = f"<x{self._count}/>"
+        self._singles += 1
+        code = f"<x{self._singles}/>"
         self._own.markup[code] = piece
         self._texts.append((code, "single"))
 
