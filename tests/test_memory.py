@@ -13,8 +13,10 @@ from heedful.cli.main import _register, app
 from heedful.data import memory as memory_module
 from heedful.data.documents import open_document
 from heedful.data.memory import Entry, Match, Memory
+from heedful.data.protected.pairs import Rules
+from heedful.inference.files import translate_document
 from heedful.tasks.pairs.run import open_pair_run
-from serving_help import small_run
+from serving_help import small_run, translator
 
 
 def test_the_context_decides_then_the_frequency() -> None:
@@ -176,3 +178,20 @@ def test_a_recipe_may_leave_the_memory_out(tmp_path: Path) -> None:
 
     data = {"train": ["a.tsv"], "keep_memory": False}
     assert check_recipe({"data": data}, "the test").data.keep_memory is False  # type: ignore[attr-defined]
+
+
+def test_a_match_without_the_markup_of_a_document_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.write_text("<p>a <b>dog</b><p>a <b>cat</b>", encoding="utf-8")
+    document = open_document(path)
+    assert document is not None
+    memory = Memory([Entry("a <b>dog</b>", "ein <b>Hund</b>"), Entry("a <b>cat</b>", "Katze")])
+    model = translator(protect=Rules(("tags",)))
+    found = translate_document(
+        model, document, tmp_path / "b.html", options=model.options, memory=memory
+    )
+    assert [one.match is not None for one in found] == [True, False]
+    written = (tmp_path / "b.html").read_text(encoding="utf-8")
+    assert written.startswith("<p>ein <b>Hund</b><p>")
+    assert written.count("<b>") == written.count("</b>") == 2
+    assert "Katze" not in written

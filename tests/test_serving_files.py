@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful.data.documents.formats import FILE_EXTENSIONS
+from heedful.data.documents.formats import FILE_EXTENSIONS, TABLES
 from heedful.data.memory import Entry, Memory
 from heedful.data.protected.pairs import Rules
 from heedful.inference.files import translate_document
@@ -103,6 +103,20 @@ def test_plain_text(client: httpx.Client) -> None:
     assert found == f"{lines[0]}\r\n\r\n{lines[1]}\n{lines[2]}"
 
 
+def test_tables_need_columns(client: httpx.Client) -> None:
+    table = "key,English,German\n1,the cat,\n2,a dog,Hund\n"
+    assert "source_column" in sent(client, "a.csv", table).json()["error"]
+    columns = {"source_column": "English", "target_column": "German"}
+    found = translated(client, "a.csv", table, **columns).text
+    lines = found.split("\n")
+    assert lines[0::2] == table.split("\n")[0::2]
+    assert lines[1].startswith("1,the cat,")
+    assert len(lines[1]) > len("1,the cat,")
+    replaced = translated(client, "a.tsv", "the cat\t5\n", source_column="1").text
+    assert replaced.endswith("\t5\n")
+    assert not replaced.startswith("the cat")
+
+
 def test_the_head_of_a_download(client: httpx.Client) -> None:
     """Browsers save it: a page of a client must not run as one of this server's."""
     found = translated(client, '../../etc/a;b"c.html', "<script>alert(1)</script><p>the cat")
@@ -124,7 +138,7 @@ def test_the_language_is_detected(client: httpx.Client) -> None:
 def test_formats_are_announced(client: httpx.Client) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings["filesTranslation"] is True
-    assert set(settings["supportedFilesFormat"]) == {".txt", *FILE_EXTENSIONS}
+    assert set(settings["supportedFilesFormat"]) == {".txt", *FILE_EXTENSIONS, *TABLES}
 
 
 def test_names_cannot_be_guessed_and_files_are_deleted() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from heedful.data.documents.formats import FILE_EXTENSIONS
+from heedful.data.documents.formats import FILE_EXTENSIONS, TABLES
 from heedful.data.protected.pairs import Rules
 from heedful.serving import Limits, Served, make_application
 from serving_help import running, translator
@@ -130,7 +130,7 @@ ENTITIES = (
 )
 
 
-@pytest.mark.parametrize("name", [f"a{one}" for one in sorted({".txt", *FILE_EXTENSIONS})])
+@pytest.mark.parametrize("name", [f"a{one}" for one in sorted({".txt", *FILE_EXTENSIONS, *TABLES})])
 def test_wrong_contents_of_all_formats(client: httpx.Client, name: str) -> None:
     chance = random.Random(name)
     contents = [
@@ -151,7 +151,7 @@ def test_wrong_contents_of_all_formats(client: httpx.Client, name: str) -> None:
     ]
     for content in contents:
         began = time.monotonic()
-        answer = sent(client, name, content)
+        answer = sent(client, name, content, source_column="1")
         check(answer, (name, content[:50]))
         assert b"root:" not in answer.content
         if answer.status_code == 200:
@@ -205,6 +205,15 @@ def test_languages_that_are_not_served(client: httpx.Client) -> None:
     refused(sent(client, "a.po", FILES["a.po"].encode(), target="xx"), 400, "xx")
     french = FILES["a.xlf"].replace('"en"', '"fr"').encode()
     refused(sent(client, "a.xlf", french), 400, "fr")
+
+
+@pytest.mark.parametrize(
+    "column", ["", "0", "-1", "9" * 150, "9" * 5_000, "\0", "²", "٣", "x" * 199]
+)
+def test_columns_that_are_not_there(client: httpx.Client, column: str) -> None:
+    table = b'a\x01,"b\nc"\nthe cat,x\n'
+    for name in ("a.csv", "a.tsv"):
+        refused(sent(client, name, table, source_column=column), 400, "column")
 
 
 def test_nothing_is_written(client: httpx.Client, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def translate_document(
         document: the opened file.
         output: the file to write; standard output if None.
         options: search settings.
-        memory: exact matches are taken from it and marked as such.
+        memory: exact matches with the markup of the segment are taken from it, and marked as such.
         advance: called with progress.
 
     Returns:
@@ -175,13 +175,15 @@ def translate_document(
         UserError: the output cannot be written; nothing is left behind.
     """
     windows_of = windows([text] for text in document.segments)
+    known = KnownSpans(document.segments, document.spans)
     made = translate_with_memory(
-        _keeping(translator, document),
+        _keeping(translator, document, known),
         memory or Memory(),
         windows_of,
         options=options,
         scores=False,
         contexts=document.contexts,
+        keeps=known.keeps,
         advance=advance,
     )
     found = list(chain.from_iterable(made))
@@ -201,9 +203,10 @@ def translate_document(
     return found
 
 
-def _keeping(translator: Translator, document: Document) -> Translator | PlacingTranslator:
+def _keeping(
+    translator: Translator, document: Document, known: KnownSpans
+) -> Translator | PlacingTranslator:
     """A translator that keeps the document's markup, by placeholders or by word alignment."""
-    known = KnownSpans(document.segments, document.spans)
     if translator.protection.rules is None and translator.aligns:
         return PlacingTranslator(translator, known=known)
     if not document.spans:

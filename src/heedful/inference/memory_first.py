@@ -1,7 +1,7 @@
 """Translation with a memory: exact matches are taken from it, other texts are translated."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from heedful.data.memory import Match, Memory
 from heedful.decoding import SearchOptions
@@ -20,6 +20,7 @@ def translate_with_memory(
     scores: bool = True,
     alignments: bool = False,
     contexts: Sequence[str | None] | None = None,
+    keeps: Callable[[str, str], bool] = lambda text, target: True,
     advance: Advance | None = None,
 ) -> Iterator[list[Translation]]:
     """The same as :meth:`Translator.translate_windows`, with exact matches from the memory.
@@ -32,6 +33,7 @@ def translate_with_memory(
         scores: whether to compute scores; those of matches are 0.
         alignments: whether to compute alignments; matches have none.
         contexts: the context of each text, in the order of all windows; None for none.
+        keeps: whether a match may be used for a text.
         advance: called with progress.
     """
     pending: deque[tuple[Sequence[str], list[Match | None]]] = deque()
@@ -40,6 +42,10 @@ def translate_with_memory(
     def rest() -> Iterator[list[str]]:
         for block in blocks:
             found = [memory.find(text, next(known, None)) for text in block]
+            found = [
+                match if match is None or keeps(text, match.target) else None
+                for text, match in zip(block, found, strict=True)
+            ]
             if advance is not None:
                 advance(sum(match is not None for match in found))
             pending.append((block, found))

@@ -4,12 +4,18 @@ import asyncio
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StrictStr, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, WithJsonSchema
 from pydantic.functional_validators import InstanceOf
 
 from heedful.basics.errors import UserError
 from heedful.data.documents import Document
-from heedful.data.documents.formats import FILE_EXTENSIONS, Opening, detect_format
+from heedful.data.documents.formats import (
+    FILE_EXTENSIONS,
+    TABLES,
+    Columns,
+    Opening,
+    detect_format,
+)
 from heedful.data.documents.plain import PlainDocument
 from heedful.data.readers.opening import CHUNK, GZIP_MAGIC, XZ_MAGIC
 from heedful.tasks.endpoints import Download, Route, SearchAll, Server, Upload
@@ -17,7 +23,9 @@ from heedful.tasks.translation.kept_files import KeptFiles
 from heedful.tasks.translation.served_texts import AUTO, Detected, ServedTexts
 
 TEXT = ".txt"
-UPLOADED = tuple(sorted({TEXT, *FILE_EXTENSIONS}))
+Column = Annotated[StrictStr, Field(max_length=200)]
+"""A column of a table, by its name in the first row or by its number."""
+UPLOADED = tuple(sorted({TEXT, *FILE_EXTENSIONS, *TABLES}))
 """Extensions of the files that are translated."""
 _MEDIA_TYPES = {
     ".csv": "text/csv",
@@ -44,6 +52,8 @@ class FileRequest(BaseModel):
     file: Annotated[InstanceOf[Upload], WithJsonSchema({"type": "string", "format": "binary"})]
     source: StrictStr
     target: StrictStr
+    source_column: Column | None = None
+    target_column: Column | None = None
 
 
 class FileAnswer(BaseModel):
@@ -80,7 +90,7 @@ class FileRoutes:
         target = models.require_code(request.target)
         is_auto = request.source.strip().lower() == AUTO
         source = None if is_auto else models.require_code(request.source)
-        document, ending = await asyncio.to_thread(_opened, upload, source, target)
+        document, ending = await asyncio.to_thread(_opened, request, source, target)
         words = "\n".join(document.segments)
         self._server.check_texts([words])
         answer: dict[str, Any] = {}
@@ -98,11 +108,12 @@ class FileRoutes:
         return self._kept.get(request["name"])
 
 
-def _opened(upload: Upload, source: str | None, target: str) -> tuple[Document, str]:
+def _opened(request: FileRequest, source: str | None, target: str) -> tuple[Document, str]:
     """The document of an upload, and the extension of its format.
 
     The client's name is used for nothing but its extension.
     """
+    upload, own = request.file, request.source_column
     ending = PurePosixPath(upload.name.replace("\\", "/")).suffix.casefold()
     if ending not in UPLOADED:
         known = ", ".join(UPLOADED)
@@ -112,7 +123,14 @@ def _opened(upload: Upload, source: str | None, target: str) -> tuple[Document, 
     name = f"file{ending}"
     if ending == TEXT:
         return PlainDocument(upload.data, name), ending
-    found = detect_format(name, upload.data[:CHUNK])
-    if found is None:
-        raise UserError(f"the content is not that of a {ending} file")
-    return found.open(upload.data, name, Opening(None, source, target)), ending
+    columns = None if own is None else Columns(own, request.target_column or own)
+    if ending in TABLES and columns is None:
+        raise UserError("the file is a table; name its columns with source_column")
+    try:
+        found = detect_format(name, upload.data[:CHUNK], None, columns)
+        if found is None:
+            raise UserError(f"the content is not that of a {ending} file")
+        return found.open(upload.data, name, Opening(None, source, target, columns)), ending
+    except UserError as error:  # it may quote the file
+        readable = (one if one.isprintable() else " " for one in str(error))
+        raise UserError("".join(readable)) from None
