@@ -223,3 +223,11 @@ def test_a_run_adjusts_its_translations(tmp_path: Path) -> None:
     assert "&" not in second + third
     begun = translator.continue_from("SAVE AND CLOSE:", "save")
     assert begun.text.startswith("save")
+
+
+@pytest.mark.parametrize("names", [("rest",), ("rest", "case", "punctuation")])
+def test_what_announces_a_literal_block_stays_last(names: tuple[str, ...]) -> None:
+    protected = Rules(names, "en", "fr").protect("Examples of ``x``::")
+    assert protected.text == "Examples of ⟦0⟧⟦1⟧"
+    assert protected.restore("Exemples ⟦1⟧ de ⟦0⟧") == "Exemples de ``x``::"
+    assert protected.restore("Exemples de ⟦0⟧ ⟦1⟧") == "Exemples de ``x`` ::"

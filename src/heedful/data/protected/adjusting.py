@@ -138,6 +138,7 @@ class Adjustment:
         end: how the source ends: ``:``, ``…``, ``...``, ``.``, empty for none; None if the end of
             the translation stays as it is.
         language: code of the target language.
+        last: the placeholder of what has to end the translation; empty for none.
     """
 
     marker: str = ""
@@ -146,6 +147,7 @@ class Adjustment:
     capital: bool = False
     end: str | None = None
     language: str | None = None
+    last: str = ""
 
     def applied(self, translation: str) -> str:
         """The translation, adjusted; placeholders stay as they are."""
@@ -159,6 +161,9 @@ class Adjustment:
             translation = _capitalised(translation)
         if self.marker:
             translation = with_accelerator(translation, self.marker, self.letter)
+        if self.last and not translation.rstrip().endswith(self.last):
+            first, _, second = translation.partition(self.last)
+            translation = first.rstrip() + second.rstrip() + self.last
         return translation
 
     def _ended(self, translation: str) -> str:

@@ -9,6 +9,7 @@ from heedful.data.examples import Pair
 from heedful.data.protected.adjusting import (
     ACCELERATORS,
     ADJUSTMENTS,
+    Adjustment,
     accelerators,
     adjustment_for,
 )
@@ -54,12 +55,15 @@ class Rules:
         The result also says how the translation is adjusted to the source.
         """
         if not any(rule in ADJUSTMENTS for rule in self.names):
-            return self._protect(text)
+            found = self._protect(text)
+            last = _literal_block(found)
+            return replace(found, adjustment=Adjustment(last=last)) if last else found
         known = self.known.of(text)
         plain, marker, letter = (text, "", "") if known else self.without_accelerator(text)
         found = self._protect(plain)
         own, adjustment = adjustment_for(found.text, self.names, self.target)
-        adjustment = replace(adjustment, marker=marker, letter=letter)
+        last = _literal_block(found)
+        adjustment = replace(adjustment, marker=marker, letter=letter, last=last)
         return replace(found, text=own, adjustment=adjustment)
 
     def without_accelerator(self, text: str) -> tuple[str, str, str]:
@@ -98,6 +102,12 @@ class Rules:
         }
         percent = "printf" in rules.values() and "%" not in found.text
         return replace(found, spans=rendered, percent=percent)
+
+
+def _literal_block(found: Protected) -> str:
+    """The placeholder of the ``::`` that announces a literal block, which ends its paragraph."""
+    last = re.search(r"⟦(\d{1,2})⟧$", found.text)
+    return last[0] if last and found.spans.get(int(last[1])) == "::" else ""
 
 
 # What a text must have for any of the rules to find something in it.
