@@ -108,8 +108,8 @@ def test_random_forms(client: httpx.Client) -> None:
 
 def test_too_large(client: httpx.Client) -> None:
     refused(sent(client, "a.txt", b"a" * 400_000), 413, "too long")
-    refused(sent(client, "a.txt", b"a\n" * 50_000), 400, "characters; the maximum")
-    assert sent(client, "a.html", b"<br>" * 50_000).status_code == 200  # nothing to translate
+    refused(sent(client, "a.txt", (b"a" * 60 + b"\n") * 1_000), 400, "characters; the maximum")
+    assert sent(client, "a.html", b"<br>" * 5_000).status_code == 200  # nothing to translate
 
 
 def archive() -> bytes:
@@ -119,6 +119,61 @@ def archive() -> bytes:
             packed.writestr(name, b"<a>" + b" " * 30_000_000 + b"</a>")
         packed.writestr("mimetype", "application/epub+zip")
     return found.getvalue()
+
+
+def document(paragraphs: int, padding: int = 0) -> bytes:
+    """A DOCX file."""
+    kinds = "http://schemas.openxmlformats.org/"
+    office = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{kinds}package/2006/content-types">'
+            f'<Override PartName="/word/document.xml" ContentType="{office}"/></Types>',
+        )
+        packed.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{kinds}package/2006/relationships"><Relationship Id="r" Type='
+            f'"{kinds}officeDocument/2006/relationships/officeDocument" '
+            'Target="word/document.xml"/></Relationships>',
+        )
+        packed.writestr(
+            "word/document.xml",
+            f'<w:document xmlns:w="{kinds}wordprocessingml/2006/main"><w:body>'
+            + "<w:p><w:r><w:t>a</w:t></w:r></w:p>" * paragraphs
+            + "</w:body></w:document>",
+        )
+        packed.writestr("media/a.png", random.Random(1).randbytes(padding))
+    return found.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("a.docx", document(160_000), "bytes when it is expanded"),
+        ("a.docx", document(8_000, 200_000), "tags"),
+        ("a.docx", archive(), "bytes when it is expanded"),
+        ("a.html", document(20_000), "tags"),
+        ("a.html", b"<b>" * 50_000, "tags"),
+        ("a.csv", b"a\r" * 50_000, "lines"),
+        ("a.md", b"*a " * 50_000, "characters; the maximum is 10,000"),
+    ],
+)
+def test_what_takes_long_to_parse_is_refused_at_once(
+    client: httpx.Client, name: str, data: bytes, words: str
+) -> None:
+    began = time.monotonic()
+    refused(sent(client, name, data, source_column="1"), 400, words)
+    assert time.monotonic() - began < 2
+
+
+def test_an_archive_is_translated(client: httpx.Client) -> None:
+    answer = sent(client, "a.docx", document(20, 100_000))
+    assert answer.status_code == 200, answer.text
+    found = client.get(answer.json()["translatedFileUrl"])
+    with zipfile.ZipFile(io.BytesIO(found.content)) as packed:
+        assert packed.read("word/document.xml").count(b"<w:p>") == 20
 
 
 ENTITIES = (
@@ -219,6 +274,7 @@ def test_columns_that_are_not_there(client: httpx.Client, column: str) -> None:
 def test_nothing_is_written(client: httpx.Client, tmp_path: Path) -> None:
     """Files stay in memory."""
     there = set(Path(tempfile.gettempdir()).glob("tmp*"))
-    answer = sent(client, "a.html", b"<br>" * 60_000)
-    assert client.get(answer.json()["translatedFileUrl"]).content == b"<br>" * 60_000
+    script = b"<script>" + b"a" * 250_000 + b"</script>"
+    answer = sent(client, "a.html", script)
+    assert client.get(answer.json()["translatedFileUrl"]).content == script
     assert set(Path(tempfile.gettempdir()).glob("tmp*")) <= there

@@ -22,7 +22,7 @@ _PART_RATIO = 40
 """The same for a part that is parsed."""
 _TAGS = 1_000_000
 """A part may have this many tags, or two for each byte of its archive."""
-_BROKEN = (
+BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -51,7 +51,7 @@ class Archive:
         self.name, self._size = name, len(data)
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(data))
-        except _BROKEN as error:
+        except BROKEN as error:
             raise UserError(f"{name} is no ZIP archive, or a broken one: {error}") from error
         infos = self._archive.infolist()
         self.names = [info.filename for info in infos]
@@ -99,7 +99,7 @@ class Archive:
     def _read(self, entry: str) -> bytes:
         try:
             return self._archive.read(entry)
-        except _BROKEN as error:
+        except BROKEN as error:
             raise UserError(f"{self.name}: {entry} is broken: {error}") from error
 
 

@@ -21,6 +21,7 @@ from heedful.data.readers.opening import CHUNK, GZIP_MAGIC, XZ_MAGIC
 from heedful.tasks.endpoints import Download, Route, SearchAll, Server, Upload
 from heedful.tasks.translation.kept_files import KeptFiles
 from heedful.tasks.translation.served_texts import AUTO, Detected, ServedTexts
+from heedful.tasks.translation.upload_limits import check_upload
 
 TEXT = ".txt"
 Column = Annotated[StrictStr, Field(max_length=200)]
@@ -73,6 +74,7 @@ class FileRoutes:
 
     def __init__(self, server: Server, texts: ServedTexts) -> None:
         self._server, self._texts = server, texts
+        self._opening = asyncio.Lock()
         self._kept = KeptFiles(server.limits.files, server.limits.file_time)
 
     @property
@@ -90,7 +92,10 @@ class FileRoutes:
         target = models.require_code(request.target)
         is_auto = request.source.strip().lower() == AUTO
         source = None if is_auto else models.require_code(request.source)
-        document, ending = await asyncio.to_thread(_opened, request, source, target)
+        async with self._opening:  # parsing needs much more memory than the file
+            document, ending = await asyncio.to_thread(
+                _opened, request, source, target, self._server.limits.characters
+            )
         words = "\n".join(document.segments)
         self._server.check_texts([words])
         answer: dict[str, Any] = {}
@@ -108,7 +113,9 @@ class FileRoutes:
         return self._kept.get(request["name"])
 
 
-def _opened(request: FileRequest, source: str | None, target: str) -> tuple[Document, str]:
+def _opened(
+    request: FileRequest, source: str | None, target: str, characters: int
+) -> tuple[Document, str]:
     """The document of an upload, and the extension of its format.
 
     The client's name is used for nothing but its extension.
@@ -120,6 +127,7 @@ def _opened(request: FileRequest, source: str | None, target: str) -> tuple[Docu
         raise UserError(f"this file format is not supported; supported are {known}")
     if upload.data.startswith((GZIP_MAGIC, XZ_MAGIC)):
         raise UserError("the file is compressed; send it uncompressed")
+    check_upload(upload.data, ending, characters)
     name = f"file{ending}"
     if ending == TEXT:
         return PlainDocument(upload.data, name), ending
