@@ -162,6 +162,21 @@ def test_json_has_one_object_a_finding(tmp_path: Path) -> None:
     assert found["target"] == "OK drücken."
 
 
+def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
+    folder = tmp_path / "de"
+    (folder / "more").mkdir(parents=True)
+    first, second = write(folder, "a.po", PO), write(folder / "more", "b.xlf", XLIFF)
+    code, output = run(str(folder), "--only", "placeholders")
+    assert code == 0
+    assert f"{first}: line 5: placeholders: missing %s" in output
+    assert f"{second}: id b: placeholders: " in output
+    assert "5 segments, 2 with findings: 2 placeholders" in output
+    code, output = run(str(folder), "--json", "--only", "placeholders")
+    assert [json.loads(line)["file"] for line in output.splitlines()] == [str(first), str(second)]
+    code, output = run(str(folder), "--original", str(first))
+    assert code != 0
+
+
 def test_the_command_reads_terms(tmp_path: Path) -> None:
     terms = write(tmp_path, "terms.tsv", "save\tspeichern\n")
     code, output = run(str(write(tmp_path, "a.tsv", "Save it\tSichern\n")), "--terms", str(terms))

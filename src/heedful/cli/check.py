@@ -13,8 +13,11 @@ from heedful.cli.commands import add_command
 from heedful.tasks.options import SourceColumn, TargetColumn, columns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from heedful.data.protected.pairs import Rules
     from heedful.data.units import Unit
+    from heedful.evaluation.checks import Finding
 
 LONGEST_SHOWN = 70
 """Maximum number of characters of a translation in a line of output."""
@@ -32,7 +35,7 @@ class Check:
 
         heedful check job.xlf --run runs/en-de --json
 
-        heedful check job.xlf --terms terms.tsv
+        heedful check catalogues/ --terms terms.tsv
 
         heedful check app.de.json --original app.en.json
 
@@ -43,7 +46,7 @@ class Check:
         str,
         typer.Argument(
             help="A file with sources and translations (PO, XLIFF, TMX, Qt TS, string catalog, "
-            "CSV, TSV), or a translated document and its --original.",
+            "CSV, TSV), a folder of them, or a translated document and its --original.",
             metavar="FILE",
         ),
     ]
@@ -93,44 +96,64 @@ class Check:
 
 def _check(options: Check) -> None:
     from heedful.data.readers import read_pairs
-    from heedful.data.units import read_translations
     from heedful.evaluation.checks import CHECKS, check_units
 
     unknown = [one for one in options.only or [] if one not in CHECKS]
     if unknown:
         raise UserError(f"unknown check {unknown[0]!r}; the checks are {', '.join(CHECKS)}")
-    units = list(
-        read_translations(
-            options.file,
-            original=options.original,
-            columns=columns_of(options.source_column, options.target_column),
-            source=options.source,
-            target=options.target,
-            encoding=options.encoding,
-        )
-    )
+    files = {name: list(_units(options, name)) for name in _names(options)}
+    units = [unit for own in files.values() for unit in own]
+    rules = _rules(options, units)
     terms = list(read_pairs([options.terms])) if options.terms else []
-    checked = check_units(units, _rules(options, units), options.max_length, terms)
     counts: Counter[str] = Counter()
     serious = with_findings = 0
-    for _, findings in checked:
-        shown = [one for one in findings if not options.only or one.check in options.only]
-        with_findings += bool(shown)
-        for one in shown:
-            counts[one.check] += 1
-            serious += one.serious
-            if options.json:
-                found = {**vars(one), "serious": one.serious}
-                print(json.dumps(found, ensure_ascii=False))
-            else:
-                line = f"{options.file}: {one.unit}: {one.check}: {one.detail}"
-                print(f"{line}\t{_short(one.target)}")
+    for name, own in files.items():
+        for _, findings in check_units(own, rules, options.max_length, terms):
+            shown = [one for one in findings if not options.only or one.check in options.only]
+            with_findings += bool(shown)
+            counts.update(one.check for one in shown)
+            serious += sum(one.serious for one in shown)
+            for one in shown:
+                _show(name, one, as_json=options.json)
     if not options.json:
         by_check = ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
         total = f"{len(units):,} segments, {with_findings:,} with findings"
         print(f"{total}: {by_check}" if by_check else total)
     if options.strict and serious:
         raise typer.Exit(1)
+
+
+def _names(options: Check) -> list[str]:
+    """The file, or the bilingual files of the folder."""
+    from heedful.data.readers.folders import bilingual_files, is_folder
+
+    if not is_folder(options.file):
+        return [options.file]
+    if options.original is not None:
+        raise UserError(f"--original is for one file, and {options.file} is a folder")
+    return [str(path) for path in bilingual_files(options.file)]
+
+
+def _units(options: Check, name: str) -> "Iterator[Unit]":
+    from heedful.data.units import read_translations
+
+    return read_translations(
+        name,
+        original=options.original,
+        columns=columns_of(options.source_column, options.target_column),
+        source=options.source,
+        target=options.target,
+        encoding=options.encoding,
+    )
+
+
+def _show(name: str, finding: "Finding", *, as_json: bool) -> None:
+    if as_json:
+        found = {"file": name, **vars(finding), "serious": finding.serious}
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        line = f"{name}: {finding.unit}: {finding.check}: {finding.detail}"
+        print(f"{line}\t{_short(finding.target)}")
 
 
 def _rules(options: Check, units: list["Unit"]) -> "Rules":
