@@ -149,7 +149,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be both"):
         list(read_pairs(["-", "-"]))
     with pytest.raises(UserError, match="Is a directory"):
-        list(read_pairs([tmp_path]))
+        list(read_pairs([tmp_path, path]))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
