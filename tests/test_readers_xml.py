@@ -148,8 +148,36 @@ def test_no_namespace_a_prefix_and_other_versions(tmp_path: Path) -> None:
     assert read(tmp_path, text.replace(' xmlns="urn:oasis:names:tc:xliff:document:1.2"', ""))[0]
     prefixed = text.replace("xmlns=", "xmlns:x=").replace("</", "</x:").replace("<", "<x:")
     assert read(tmp_path, prefixed.replace("<x:/x:", "</x:"))[0] == [("a", "b")]
-    with pytest.raises(UserError, match=r"is XLIFF 2\.0, which is not supported"):
-        read(tmp_path, text.replace('version="1.2"', 'version="2.0"'))
+    with pytest.raises(UserError, match=r"is XLIFF 3\.0, which is not supported"):
+        read(tmp_path, text.replace('version="1.2"', 'version="3.0"'))
+
+
+XLIFF_2 = """<?xml version="1.0"?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="de">
+<file id="f"><group id="g" translate="no"><unit id="n"><segment><source>Name</source>
+<target>Name</target></segment></unit></group>
+<unit id="u"><originalData><data id="d">x</data></originalData>
+<segment id="s1" state="translated"><source>Press <pc id="1">OK</pc>.</source>
+<target><pc id="1">OK</pc> drücken.</target></segment>
+<ignorable><source> </source></ignorable>
+<segment id="s2"><source>Save</source><target>Sichern</target></segment>
+<segment id="s3" state="initial"><source>Open</source><target>Open</target></segment>
+<segment id="s4" state="initial" subState="heedful:needs-review"><source>Close</source>
+<target>Zu</target></segment>
+<segment id="s5"><source>Quit</source></segment></unit></file></xliff>
+"""
+
+
+def test_segments_of_version_2(tmp_path: Path) -> None:
+    pairs, left_out = read(tmp_path, XLIFF_2, "en", "de")
+    first = ('Press <pc id="1">OK</pc>.', '<pc id="1">OK</pc> drücken.')
+    assert pairs == [first, ("Save", "Sichern")]
+    assert left_out == {"not to be translated": 1, "untranslated": 2, "marked for review": 1}
+    assert read(tmp_path, XLIFF_2, "de", "en")[0] == [first[::-1], ("Sichern", "Save")]
+    with pytest.raises(UserError, match="fr"):
+        read(tmp_path, XLIFF_2, "en", "fr")
+    with pytest.raises(UserError, match="without srcLang"):
+        read(tmp_path, XLIFF_2.replace(' srcLang="en"', ""), "en", "de")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "iso-8859-1", "gb18030"])

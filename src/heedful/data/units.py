@@ -21,6 +21,7 @@ from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.po import declared_charset
 from heedful.data.readers.text import lines_of
 from heedful.data.readers.xliff import NOT_YET, REVIEW_STATE, is_header, is_translatable
+from heedful.data.readers.xliff2 import is_done as is_segment_done
 from heedful.data.readers.xml import stream_elements
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _of_xliff(file: Input, encoding: str | None) -> Iterator[Unit]:
         text = "" if target is None else read_segment(target).text
         own = _id_of(element)
         state = "" if target is None else target.get("state", "")
-        is_done = bool(text) and state not in NOT_YET | {REVIEW_STATE}
+        is_done = bool(text) and state not in NOT_YET | {REVIEW_STATE} and is_segment_done(element)
         name = f"unit {number}" if own is None else f"id {own}"
         longest, identity = _longest(element), _identity(element)
         content = read_segment(source).text

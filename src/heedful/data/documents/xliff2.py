@@ -9,13 +9,14 @@ from heedful.data.documents.xml import XmlDocument, check_references
 from heedful.data.readers.languages import takes
 from heedful.data.readers.markup import read_segment
 from heedful.data.readers.xliff import missing_language
+from heedful.data.readers.xliff2 import REVIEW, is_translatable, languages_of
 
 if TYPE_CHECKING:
     from lxml import etree
 
 _STATE = re.compile(r"""\s(?:state|subState)\s*=\s*(?:"[^"]*"|'[^']*')""")
 STATES = {
-    None: 'state="initial" subState="heedful:needs-review"',
+    None: f'state="initial" subState="{REVIEW}"',
     "exact": 'state="translated" subState="heedful:exact-match"',
     "context": 'state="translated" subState="heedful:id-match"',
 }
@@ -30,16 +31,14 @@ class Xliff2Document(XmlDocument):
     ) -> None:
         super().__init__(data, name, encoding, "XLIFF")
         self._segments: list[etree._Element] = []
-        codes = self.root.get("srcLang", ""), self.root.get("trgLang", "")
-        if not codes[0]:
-            raise UserError(f"{name}: XLIFF 2 without srcLang, the language of its sources")
+        codes = languages_of(self.root, name)
         for wanted, code in zip((source, target), codes, strict=True):
             if wanted is not None and code and not takes(wanted, code):
                 raise missing_language(name, source, target, {code for code in codes if code})
         for unit in self.root.iter("{*}unit"):
             check_references(unit, name)
-            if _is_translatable(unit):
-                for segment in unit.iterchildren("{*}segment"):
+            for segment in unit.iterchildren("{*}segment"):
+                if is_translatable(segment):
                     self._add(unit, segment)
 
     def _add(self, unit: "etree._Element", segment: "etree._Element") -> None:
@@ -75,11 +74,3 @@ class Xliff2Document(XmlDocument):
             changed = inside[:first] + own.encode("utf-8") + inside[last:]
         opening = _STATE.sub("", opening[:-1]) + f" {STATES[self.matches[place]]}>"
         return Edit(start, end, opening + changed.decode("utf-8"))
-
-
-def _is_translatable(unit: "etree._Element") -> bool:
-    for element in (unit, *unit.iterancestors()):
-        said = element.get("translate")
-        if said is not None:
-            return said != "no"
-    return True

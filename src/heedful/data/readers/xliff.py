@@ -1,4 +1,4 @@
-"""XLIFF 1.2 (and 1.0, 1.1), the exchange format of localisation."""
+"""XLIFF, the exchange format of localisation: 1.0 to 1.2, and 2.0 to 2.2 by `xliff2`."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +9,8 @@ from heedful.data.examples import Pair
 from heedful.data.readers.languages import not_in_file, related, takes
 from heedful.data.readers.markup import read_segment
 from heedful.data.readers.opening import Input
+from heedful.data.readers.xliff2 import is_version_2, read_segments
+from heedful.data.readers.xliff2 import languages_of as xliff2_languages
 from heedful.data.readers.xml import stream_elements
 
 if TYPE_CHECKING:
@@ -28,13 +30,22 @@ def read_xliff(
     """Read pairs of translated units; the sides of a file of the other direction are exchanged.
 
     Raises:
-        UserError: the XML is invalid, the file is XLIFF 2, or it lacks a language.
+        UserError: the XML is invalid, the version is unknown, or a language is missing.
     """
     languages: set[str] = set()
     read_any, turned, skipped = False, False, False
-    events = stream_elements(file, encoding, "XLIFF", ("xliff", "file"), ("trans-unit",))
+    ends = ("trans-unit", "segment")
+    events = stream_elements(file, encoding, "XLIFF", ("xliff", "file"), ends)
     for event, element in events:
         if event == "start":
+            if is_root(element) and is_version_2(element):
+                codes = xliff2_languages(element, file.name)
+                segments = (one for event, one in events if event == "end")
+                pairs = read_segments(segments, codes, (source, target), left_out)
+                if pairs is None:
+                    raise missing_language(file.name, source, target, set(filter(None, codes)))
+                yield from pairs
+                return
             if is_root(element):
                 check_version(element, file.name)
                 continue
@@ -58,14 +69,16 @@ def is_root(element: "etree._Element") -> bool:
 
 
 def check_version(root: "etree._Element", name: str) -> None:
-    """Raise an error for XLIFF 2, which has a different structure.
+    """Check the version of a document that is not XLIFF 2.
 
     Raises:
         UserError: the version is not 1.x.
     """
     version = root.get("version", "1.2")
     if not version.startswith("1."):
-        raise UserError(f"{name} is XLIFF {version}, which is not supported; save it as XLIFF 1.2")
+        raise UserError(
+            f"{name} is XLIFF {version}, which is not supported; save it as XLIFF 1.2 or 2.1"
+        )
 
 
 def file_languages(element: "etree._Element") -> list[str]:
