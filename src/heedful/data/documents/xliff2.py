@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.base import Edit
+from heedful.data.documents.xliff2_rules import check_xliff2
 from heedful.data.documents.xml import XmlDocument, check_references
 from heedful.data.readers.languages import takes
 from heedful.data.readers.markup import read_segment
@@ -32,6 +33,7 @@ class Xliff2Document(XmlDocument):
         super().__init__(data, name, encoding, "XLIFF")
         self._segments: list[etree._Element] = []
         codes = languages_of(self.root, name)
+        check_xliff2(self.root, name)
         for wanted, code in zip((source, target), codes, strict=True):
             if wanted is not None and code and not takes(wanted, code):
                 raise missing_language(name, source, target, {code for code in codes if code})

@@ -1,0 +1,112 @@
+"""Invalid XLIFF 2 documents are refused."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from heedful.basics.errors import UserError
+from heedful.data.documents import open_document
+
+CONFORMANCE = Path(__file__).parents[1] / "../shared/data/l10n-conformance/files.tar.xz"
+PASSED_ON = ("ctr", "gls", "mda", "mtc", "res", "slr", "val")
+"""The prefixes of modules whose content is not checked: it is given back as it is."""
+VALID = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.1" version="2.1" srcLang="en"
+ trgLang="de" xmlns:fs="urn:oasis:names:tc:xliff:fs:2.0" xmlns:my="urn:my">
+<file id="f"><notes><note>all</note></notes>
+<group id="g"><unit id="u" my:key="x"><notes><note id="n">look</note></notes>
+<originalData><data id="d">&lt;br/></data></originalData>
+<segment id="s" state="initial" subState="my:new"><source>One
+<mrk id="m" type="comment" ref="#n=n">two</mrk> <ph id="1" dataRef="d" type="fmt" subType="xlf:lb"/>
+<sc id="2"/>three<ec startRef="2"/><pc id="3" canReorder="firstNo"
+ canDelete="no" canCopy="no" fs:fs="b">four<ph id="4" canReorder="no" canDelete="no" canCopy="no"/>
+</pc></source></segment>
+<ignorable><source xml:lang="en"> </source></ignorable></unit></group></file></xliff>
+"""
+TARGET = "</source><target>{}</target></segment>"
+WRONG = [
+    (' srcLang="en"', ' srcLang="e n"', "srcLang='e n'"),
+    (' id="f"', "", "<file> lacks id"),
+    ('<group id="g">', '<group id="#g">', "id='#g'"),
+    ("<unit ", '<unit colour="red" ', "<unit> may not have the attribute colour"),
+    ("<segment ", '<segment my:x="1" ', "<segment> may not have the attribute {urn:my}x"),
+    ("</group>", "</group><my:x/>", "<file> may not have these elements in this order"),
+    ("<ignorable>", "<segment/><ignorable>", "<segment> may not have these elements"),
+    ('state="initial" ', "", "subState without state"),
+    ('state="initial"', 'state="new"', "state='new'"),
+    ('ref="#n=n"', 'ref="#n=x"', "is no note of the unit"),
+    ('ref="#n=n"', 'ref="#n=n" value="x"', "either value or ref"),
+    ('type="comment" ref="#n=n"', 'type="my:x" ref="#u=u/f=f"', "is no fragment identifier"),
+    ('dataRef="d"', 'dataRef="x"', "is not in the unit's original data"),
+    ('type="fmt" ', "", "subType without type"),
+    ('"xlf:lb"', '"xlf:var"', "subType='xlf:var' with type='fmt'"),
+    ('startRef="2"', 'startRef="9"', "<ec> without an earlier <sc>"),
+    ('<ec startRef="2"/>', "", "<sc> without <ec> in its unit"),
+    ('startRef="2"', 'startRef="2" canCopy="no"', "different canCopy"),
+    ('<sc id="2"/>', '<sc id="2" isolated="yes"/>', "<ec> without an earlier <sc>"),
+    ('"firstNo"\n canDelete="no"', '"firstNo"\n canDelete="yes"', "needs canDelete='no'"),
+    ('canReorder="firstNo"', 'canReorder="yes"', "without firstNo before it"),
+    ('<sc id="2"', '<sc id="1"', "has the id '1' of another one"),
+    ('fs:fs="b"', 'fs:fs="bold"', "fs:fs='bold'"),
+    ('xml:lang="en"', 'xml:lang="fr"', "xml:lang='fr' in <source>"),
+    ('\n trgLang="de"', "", None),
+    ("</source></segment>", TARGET.format(""), "the target lacks the code '3'"),
+    ("One\n", '<cp hex="00A0"/>', "a character that XML can hold"),
+    ("One\n", '<ph id="9" copyOf="3"/>', "copyOf='3' is no <ph>"),
+    ("One\n", '<ph id="9" subFlows="v"/>', "names the unit 'v'"),
+    (
+        "</source></segment>",
+        TARGET.format(
+            '<pc id="3" canReorder="firstNo" canDelete="no" canCopy="no"/>'
+            '<ph id="4" canReorder="no" canDelete="no" canCopy="no"/>'
+        ),
+        "another order of codes",
+    ),
+    (
+        "</source></segment>",
+        '</source><target order="2"/></segment><segment><source/><target/></segment>',
+        "the order 2 of another one",
+    ),
+]
+
+
+def opened(text: str, path: Path) -> None:
+    path.write_text(text, "utf-8")
+    open_document(path)
+
+
+@pytest.mark.parametrize(("own", "other", "message"), WRONG)
+def test_what_is_invalid_is_refused(
+    own: str, other: str, message: str | None, tmp_path: Path
+) -> None:
+    assert own in VALID
+    changed = VALID.replace(own, other, 1)
+    if message is None:
+        opened(changed, tmp_path / "a.xlf")
+        return
+    with pytest.raises(UserError) as caught:
+        opened(changed, tmp_path / "a.xlf")
+    assert message in str(caught.value)
+    assert f"{tmp_path / 'a.xlf'}:" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_valid_is_accepted(tmp_path: Path) -> None:
+    opened(VALID, tmp_path / "a.xlf")
+
+
+@pytest.mark.skipif(not CONFORMANCE.exists(), reason="needs ../shared/data/l10n-conformance")
+def test_invalid_conformance_files_are_refused(tmp_path: Path) -> None:
+    with tarfile.open(CONFORMANCE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    accepted = []
+    files = sorted(tmp_path.glob("xliff2/*/invalid/*.xlf"))
+    for path in files:
+        try:
+            open_document(path)
+        except UserError:
+            continue
+        accepted.append(path.name)
+    assert len(files) == 162
+    assert all(name.startswith(tuple(f"Bad-{one}" for one in PASSED_ON)) for name in accepted)
+    assert len(accepted) <= 40
