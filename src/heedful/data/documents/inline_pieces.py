@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from heedful.data.documents.marked import Code
+from heedful.data.documents.marked_items import trimmed_range
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -253,20 +254,7 @@ def trimmed(element: "etree._Element", pieces: Sequence[Piece]) -> tuple[list[Pi
             return not piece.text.strip()
         return piece.kind in ("alone", "space") or (piece.kind != "whole" and place not in paired)
 
-    first, last = 0, len(pieces)
-    while first < last:
-        if is_droppable(first):
-            first += 1
-        elif is_droppable(last - 1):
-            last -= 1
-        elif partners.get(first) == last - 1:
-            first, last = first + 1, last - 1
-        elif partners.get(first) == first + 1:
-            first += 2
-        elif partners.get(last - 2) == last - 1:
-            last -= 2
-        else:
-            break
+    first, last = trimmed_range(len(pieces), partners, is_droppable)
     inner = list(pieces[first:last])
     own = Paragraph(element, list(pieces[:first]), list(pieces[last:]))
     if inner and isinstance(inner[0], Words):

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -169,7 +169,20 @@ def _trimmed(text: str, items: Sequence[Item], partners: dict[int, int]) -> tupl
             return not text[item.start : item.end].strip(_SPACE)
         return item.kind == "alone" or (item.kind != "whole" and place not in paired)
 
-    first, last = 0, len(items)
+    return trimmed_range(len(items), partners, is_droppable)
+
+
+def trimmed_range(
+    count: int, partners: Mapping[int, int], is_droppable: Callable[[int], bool]
+) -> tuple[int, int]:
+    """The range of items that is left without pairs around all words, or without words.
+
+    Args:
+        count: number of items.
+        partners: place of an opening item → place of the closing one.
+        is_droppable: whether the item at a place may stand outside of the range.
+    """
+    first, last = 0, count
     while first < last:
         if is_droppable(first):
             first += 1
