@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.base import Document
@@ -98,6 +97,12 @@ def _table(data: bytes, name: str, own: Opening, delimiter: str | None) -> Docum
     return TableDocument(data, name, *own.columns, delimiter, own.encoding)
 
 
+def _json(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.json_texts import JsonDocument
+
+    return JsonDocument(data, name, own.encoding)
+
+
 def _yaml(data: bytes, name: str, own: Opening) -> Document:
     from heedful.data.documents.yaml_texts import YamlDocument
 
@@ -112,32 +117,92 @@ def _xcstrings(data: bytes, name: str, own: Opening) -> Document:
     return AppleCatalogDocument(data, name, own.source, own.target, own.encoding)
 
 
+def _android(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.android import AndroidDocument
+
+    return AndroidDocument(data, name, own.encoding)
+
+
+def _apple_strings(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.apple_strings import AppleStringsDocument
+
+    return AppleStringsDocument(data, name, own.encoding)
+
+
+def _properties(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.properties import PropertiesDocument
+
+    return PropertiesDocument(data, name, own.encoding)
+
+
+def _resx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.resx import ResxDocument
+
+    return ResxDocument(data, name, own.encoding)
+
+
+def _qt(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.qt import QtDocument
+
+    return QtDocument(data, name, own.encoding)
+
+
+def _html(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.html import HtmlDocument
+
+    return HtmlDocument(data, name, own.encoding)
+
+
+def _markdown(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.markdown import MarkdownDocument
+
+    return MarkdownDocument(data, name, own.encoding)
+
+
+def _rest(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.rest import RestDocument
+
+    return RestDocument(data, name, own.encoding)
+
+
+def _subtitles(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.subtitles import SubtitleDocument
+
+    return SubtitleDocument(data, name, own.encoding)
+
+
 TABLES = (".tsv", ".csv")
 """Extensions of files that are documents only if their columns are given."""
 
 
-def _texts(module: str, own_class: str) -> Open:
-    """Opens a document of texts, whose class is in a module of this package."""
+def _docx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.ooxml import WordDocument
 
-    def opened(data: bytes, name: str, own: Opening) -> Document:
-        found: Document = _imported(module, own_class)(data, name, own.encoding)
-        return found
-
-    return opened
+    return WordDocument(data, name)
 
 
-def _archive(module: str, own_class: str) -> Open:
-    """Opens an archive, whose parts declare their encodings."""
+def _pptx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.ooxml import SlidesDocument
 
-    def opened(data: bytes, name: str, own: Opening) -> Document:
-        found: Document = _imported(module, own_class)(data, name)
-        return found
-
-    return opened
+    return SlidesDocument(data, name)
 
 
-def _imported(module: str, own_class: str) -> Any:
-    return getattr(import_module(f"heedful.data.documents.{module}"), own_class)
+def _xlsx(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.ooxml import SheetsDocument
+
+    return SheetsDocument(data, name)
+
+
+def _opendocument(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.opendocument import OpenDocument
+
+    return OpenDocument(data, name)
+
+
+def _epub(data: bytes, name: str, own: Opening) -> Document:
+    from heedful.data.documents.epub import EpubDocument
+
+    return EpubDocument(data, name)
 
 
 FORMATS = {
@@ -148,23 +213,23 @@ FORMATS = {
         Format("po", _po),
         Format("xliff", _xliff),
         Format("tmx", _tmx),
-        Format("json", _texts("json_texts", "JsonDocument"), (".json", ".arb")),
+        Format("json", _json, (".json", ".arb")),
         Format("yaml", _yaml, (".yml", ".yaml")),
         Format("xcstrings", _xcstrings, (".xcstrings",)),
-        Format("android", _texts("android", "AndroidDocument"), (".xml",), "resources"),
-        Format("strings", _texts("apple_strings", "AppleStringsDocument"), (".strings",)),
-        Format("properties", _texts("properties", "PropertiesDocument"), (".properties",)),
-        Format("resx", _texts("resx", "ResxDocument"), (".resx",), "root"),
-        Format("qt", _texts("qt", "QtDocument"), (".ts",), "TS"),
-        Format("html", _texts("html", "HtmlDocument"), (".html", ".htm", ".xhtml")),
-        Format("markdown", _texts("markdown", "MarkdownDocument"), (".md", ".markdown")),
-        Format("rst", _texts("rest", "RestDocument"), (".rst", ".rest")),
-        Format("subtitles", _texts("subtitles", "SubtitleDocument"), (".srt", ".vtt")),
-        Format("docx", _archive("ooxml", "WordDocument"), (".docx", ".docm")),
-        Format("pptx", _archive("ooxml", "SlidesDocument"), (".pptx", ".pptm")),
-        Format("xlsx", _archive("ooxml", "SheetsDocument"), (".xlsx", ".xlsm")),
-        Format("opendocument", _archive("opendocument", "OpenDocument"), (".odt", ".ods", ".odp")),
-        Format("epub", _archive("epub", "EpubDocument"), (".epub",)),
+        Format("android", _android, (".xml",), "resources"),
+        Format("strings", _apple_strings, (".strings",)),
+        Format("properties", _properties, (".properties",)),
+        Format("resx", _resx, (".resx",), "root"),
+        Format("qt", _qt, (".ts",), "TS"),
+        Format("html", _html, (".html", ".htm", ".xhtml")),
+        Format("markdown", _markdown, (".md", ".markdown")),
+        Format("rst", _rest, (".rst", ".rest")),
+        Format("subtitles", _subtitles, (".srt", ".vtt")),
+        Format("docx", _docx, (".docx", ".docm")),
+        Format("pptx", _pptx, (".pptx", ".pptm")),
+        Format("xlsx", _xlsx, (".xlsx", ".xlsm")),
+        Format("opendocument", _opendocument, (".odt", ".ods", ".odp")),
+        Format("epub", _epub, (".epub",)),
     )
 }
 """The formats by name. Those without an extension are detected by content."""
