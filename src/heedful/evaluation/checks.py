@@ -8,6 +8,7 @@ from itertools import chain
 
 from heedful.data.examples import Pair
 from heedful.data.protected.adjusting import ACCELERATORS, final_mark
+from heedful.data.protected.messages import Message
 from heedful.data.protected.pairs import Rules
 from heedful.data.protected.spans import Span, find_spans
 from heedful.data.units import Unit
@@ -156,7 +157,7 @@ def _findings(unit: Unit, rules: Rules, longest: int | None) -> Iterator[tuple[s
         (source, own, _), (target, other, _) = map(rules.without_accelerator, (source, target))
         if own != other:
             yield "accelerators", f"missing {own}" if own else f"added {other}"
-    yield from _spans(source, target, rules)
+    yield from dict.fromkeys(_of_pieces(source, target, rules))
     yield from _layout(source, target)
     if source == target and re.search(r"[^\W\d_]{3,}", _without_spans(source, rules)):
         yield "same", CHECKS["same"]
@@ -167,6 +168,22 @@ def _findings(unit: Unit, rules: Rules, longest: int | None) -> Iterator[tuple[s
         yield "doubled-words", " ".join(words)
     if longest is not None and len(target) > longest:
         yield "length", f"{len(target)} characters, more than {longest}"
+
+
+def _of_pieces(source: str, target: str, rules: Rules) -> Iterator[tuple[str, str]]:
+    """The findings of :func:`_spans`; for ICU messages, those in their branches."""
+    own, other = (
+        Message.parse(text) if "icu" in rules.names else None for text in (source, target)
+    )
+    pairs = None if own is None or other is None else own.paired(other)
+    if pairs is None:
+        yield from _spans(source, target, rules)
+        return
+    for first, second in pairs:
+        yield from _spans(first.text, second.text, rules)
+        signs = first.count_signs() - second.count_signs()
+        if signs:
+            yield "placeholders", "missing #" if signs > 0 else "added #"
 
 
 def _spans(source: str, target: str, rules: Rules) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from heedful.basics.errors import UserError
 from heedful.data.documents.base import Edit, Entry
 from heedful.data.documents.json_tree import TOKEN, Node, read_tree
 from heedful.data.documents.text_spans import TextSpanDocument
+from heedful.data.protected.numbers import locale_of
 from heedful.data.readers.languages import choose, not_in_file, takes
 
 _STATES = {None: "needs_review", "exact": "translated", "context": "translated"}
@@ -273,10 +274,6 @@ class _Style(NamedTuple):
 
 def _plural_forms(language: str) -> list[str]:
     """The names of the plural forms of a language (Unicode CLDR)."""
-    from babel import Locale, UnknownLocaleError
-
-    try:
-        own = Locale.parse(language.replace("-", "_")).plural_form.tags
-    except (UnknownLocaleError, ValueError):
-        own = frozenset({"one"})
+    locale = locale_of(language)
+    own = frozenset({"one"}) if locale is None else locale.plural_form.tags
     return [form for form in _FORMS if form in {*own, "other"}]

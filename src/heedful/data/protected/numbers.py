@@ -8,12 +8,19 @@ from babel import Locale, UnknownLocaleError
 _SPACES = "\u00a0\u202f"
 
 
+def locale_of(language: str) -> Locale | None:
+    """What the CLDR has about a language; None if it does not have it."""
+    try:
+        return Locale.parse(re.sub("[-@].*$", "", language.replace("-", "_")))
+    except (UnknownLocaleError, ValueError, TypeError):
+        return None
+
+
 @cache
 def separators(language: str) -> tuple[str, str] | None:
     """The decimal and grouping separators of a language; None if the CLDR does not have it."""
-    try:
-        locale = Locale.parse(re.sub("[-@].*$", "", language.replace("-", "_")))
-    except (UnknownLocaleError, ValueError, TypeError):
+    locale = locale_of(language)
+    if locale is None:
         return None
     symbols = locale.number_symbols.get("latn", {})
     decimal, group = symbols.get("decimal"), symbols.get("group")

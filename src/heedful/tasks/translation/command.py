@@ -335,6 +335,7 @@ def _translate_document(
     memory: "Memory | None",
 ) -> bool:
     """Translate a document; returns whether ``--strict`` was given and serious findings remain."""
+    from heedful.data.documents.branches import with_branches
     from heedful.inference.files import translate_document
 
     file, output = options.file, options.output
@@ -345,6 +346,7 @@ def _translate_document(
         )
     if options.encoding is not None and document.declares_encoding:
         raise UserError(f"{file} declares its encoding; leave out --encoding")
+    document = with_branches(document, translator.protection.rules, memory)
     total = len(document.segments)
     with bar("translating", file, output, "segments", total) as advance:
         found = translate_document(

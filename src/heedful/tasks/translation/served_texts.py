@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from heedful.basics.errors import UserError
 from heedful.data.documents import Document
+from heedful.data.documents.branches import with_branches
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.spans import find_spans
 from heedful.inference.span_placement import PLACED, remove_spans, with_spans
@@ -193,6 +194,11 @@ class ServedTexts:
             search: runs the searches.
             alternatives: the maximum number of alternatives for each document.
         """
+        use_memory = not alternatives
+        documents = [
+            self._with_branches(*each, target, use_memory)
+            for each in zip(documents, sources, strict=True)
+        ]
         texts = DocumentTexts(documents)
         own = [sources[number] for number, _ in texts.places]
         whole = [i for i in range(len(own)) if texts.is_whole(i)]
@@ -218,6 +224,16 @@ class ServedTexts:
                 if result not in results:
                     results.append(result)
         return [results[: 1 + alternatives] for results in ranked]
+
+    def _with_branches(
+        self, document: Document, source: str, target: str, use_memory: bool
+    ) -> Document:
+        """A document with the branches of ICU messages as segments, if the model keeps them."""
+        if (source, target) not in self._models.pairs:
+            return document
+        translator = self._models.of_pair(source, target).predictor
+        memory = translator.memory if use_memory else None
+        return with_branches(document, translator.protection.rules, memory)
 
     async def _repaired(
         self,
