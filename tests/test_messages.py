@@ -18,7 +18,8 @@ from heedful.data.protected.pairs import Rules
 from heedful.data.units import Unit
 from heedful.evaluation.checks import check_units
 from heedful.inference.files import translate_document
-from serving_help import translator
+from heedful.serving import Served
+from serving_help import serving, translator
 
 FILES = "{n, plural, one {# file} other {# files}}"
 
@@ -183,6 +184,28 @@ def test_documents_are_filled_branch_by_branch(tmp_path: Path) -> None:
     assert [branch.key for branch in choice.branches] == ["one", "few", "many", "other"]
     assert all(branch.text.whole.count("#") == 1 for branch in choice.branches)
     assert all(one.text in written["a"] for one in found[1:3])
+
+
+def test_an_apostrophe_before_an_argument_or_the_end_of_a_branch_opens_no_quote() -> None:
+    message = Message.parse("{n, plural, other {ab {m}}}")
+    assert message is not None
+    joined = message.joined(lambda text: "l'ab '{m} b'", None)
+    assert joined == "{n, plural, other {l'ab ''{m} b''}}"
+
+
+def test_the_server_fills_branches() -> None:
+    model = translator(protect=Rules(("icu", "brace"), "en", "pl"))
+    with serving(Served("one", model, "en", "pl")) as client:
+        answer = client.post(
+            "/translate_file",
+            files={"file": ("a.json", json.dumps({"a": FILES}))},
+            data={"source": "en", "target": "pl"},
+        )
+        written = client.get(answer.json()["translatedFileUrl"]).json()["a"]
+    message = Message.parse(written)
+    assert message is not None
+    (choice,) = message.root.choices.values()
+    assert [branch.key for branch in choice.branches] == ["one", "few", "many", "other"]
 
 
 @pytest.mark.parametrize(
