@@ -75,6 +75,22 @@ def test_a_folder_is_translated_and_only_changes_again(
     assert "1 refused" in out
 
 
+def test_yaml_is_translated_if_it_names_its_language(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (source / "en.yml").write_text("en:\n  x: the cat\n")
+    (source / "settings.yml").write_text("name: the cat\n")
+    code, out, _ = call(monkeypatch, capsys, run, source, "--output", output)
+    assert (code, out) == (0, f"{output}: 1 translated, 1 copied\n")
+    assert (output / "en.yml").read_text().startswith("de:\n  x: ")
+    assert (output / "settings.yml").read_text() == "name: the cat\n"
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [(None, "--output"), ("in/out", "is inside"), ("in", "is inside"), ("file", "it is a file")],

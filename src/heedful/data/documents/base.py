@@ -60,6 +60,11 @@ class Document(ABC):
         """The kind of memory match of each filled segment; None for others."""
         self._filled: bytes | None = None
 
+    @property
+    def is_for_translation(self) -> bool:
+        """Whether the file shows that its texts are for readers, and not a program's settings."""
+        return True
+
     def fill(
         self, translations: Sequence[str], matches: Sequence[str | None] | None = None
     ) -> None:

@@ -125,6 +125,10 @@ class YamlDocument(TextSpanDocument):
             raise UserError(f"{self.name} has several languages ({there}); give a file of one")
         return keys[0] if len(keys) == 1 else None
 
+    @property
+    def is_for_translation(self) -> bool:
+        return self._key is not None
+
     def escaped(self, place: int, translation: str) -> str:
         one = self._scalars[place]
         if translation == one.value:

@@ -220,7 +220,7 @@ def _translate_folder(
         nonlocal lacks
         own = replace(options, file=str(path), output=place)
         document = _document(own, translator)
-        if document is not None:
+        if document is not None and document.is_for_translation:
             lacks |= _translate_document(own, translator, search, line_format, document, memory)
         elif path.suffix.casefold() == ".txt":
             _translate_lines(own, translator, search, line_format, memory)
