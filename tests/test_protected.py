@@ -204,3 +204,27 @@ def test_long_words_take_linear_time() -> None:
     for text in ("A" * 100_000, "Ab1" * 30_000, "a.b" * 20_000, ":a" * 20_000, "&a" * 50_000):
         find_spans(text, NAMES)
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Use 8 columns", "Spalten⟦0⟧ nutzen", "Spalten 8 nutzen"),
+        ("Use 8 columns", "⟦0⟧Spalten", "8 Spalten"),
+        ("Use x8 columns", "⟦0⟧ Spalten", "x8 Spalten"),
+        ("Use 8 columns", "使用⟦0⟧列", "使用8列"),
+        ("See 12 and 34", "⟦0⟧⟦1⟧ Siehe", "12 34 Siehe"),
+        ("<b>One</b> 5", "<b>Eins</b> 5", "<b>Eins</b> 5"),
+        ("<b>one</b>s", "⟦32⟧ein⟦33⟧er", "<b>ein</b>er"),
+        ("Use 8", "a⟦70⟧b⟦0⟧c", "ab 8 c"),
+        ("%sfile", "Datei%s", "Datei%s"),
+    ],
+)
+def test_spans_do_not_become_parts_of_words(source: str, translation: str, expected: str) -> None:
+    protected = Rules(("tags", "identifier", "number"), "en", "de").protect(source)
+    assert protected.restore(translation) == expected
+
+
+def test_what_follows_c_plus_plus_is_no_path() -> None:
+    assert find_spans("C/C++/Java libraries", ["path"]) == []
+    assert len(find_spans("see /usr/lib", ["path"])) == 1

@@ -101,13 +101,50 @@ class Protected:
     def restore(self, translation: str) -> str:
         """Replace the placeholders of a translation with their texts.
 
-        Unknown placeholders are removed. Other percent signs of a format string are escaped.
+        Unknown placeholders are removed. Other percent signs of a format string are escaped. A span
+        that would become part of a word, but is not in the source, gets a space between.
         """
         if self.adjustment is not None:
             translation = self.adjustment.applied(translation)
         if self.percent:
             translation = translation.replace("%", "%%")
-        return _PLACEHOLDER.sub(lambda found: self.spans.get(int(found[1]), ""), translation)
+        parts: list[str] = []
+        place, number = 0, -1
+        for found in _PLACEHOLDER.finditer(translation):
+            words = translation[place : found.start()]
+            parts += [self._space(number, parts, words, after=True), words]
+            number, place = int(found[1]), found.end()
+            own = self.spans.get(number, "")
+            parts += [self._space(number, parts, own), own]
+        words = translation[place:]
+        return "".join([*parts, self._space(number, parts, words, after=True), words])
+
+    def _space(
+        self, number: int, parts: Sequence[str], following: str, *, after: bool = False
+    ) -> str:
+        """A space if a span would become part of a word, but is not in the source.
+
+        Args:
+            number: of the span's placeholder.
+            parts: what stands before.
+            following: the span, or with ``after`` the text after it.
+            after: whether the span is the last of ``parts``.
+        """
+        last = next((part[-1] for part in reversed(parts) if part), "")
+        if number not in self.spans or not (_joins(last) and _joins(following[:1])):
+            return ""
+        before, _, behind = self.text.partition(PLACEHOLDERS[number])
+        own = behind[:1] if after else before[-1:]
+        return "" if _joins(own) or own in _BRACKETS else " "
+
+
+_BRACKETS = ("⟦", "⟧")
+"""What stands beside a placeholder if another one follows at once."""
+
+
+def _joins(character: str) -> bool:
+    """Whether a character is part of a word that spaces separate from others."""
+    return character.isdigit() or character.lower() != character.upper()
 
 
 KNOWN = "known"
