@@ -21,6 +21,7 @@ from heedful.data.protected.pairs import Rules, protect_training_pair
 from heedful.data.protected.rules import check_rules
 from heedful.data.units import Unit
 from heedful.evaluation.checks import check_units
+from heedful.inference.protection import word_indices
 from heedful.runs.recipe import check_recipe
 
 SPANS = ("tags", "entity", "printf", "identifier", "url")
@@ -231,3 +232,29 @@ def test_what_announces_a_literal_block_stays_last(names: tuple[str, ...]) -> No
     assert protected.text == "Examples of ⟦0⟧⟦1⟧"
     assert protected.restore("Exemples ⟦1⟧ de ⟦0⟧") == "Exemples de ``x``::"
     assert protected.restore("Exemples de ⟦0⟧ ⟦1⟧") == "Exemples de ``x`` ::"
+
+
+class Letters:
+    """A tokeniser whose tokens are words, which stands in for one with a vocabulary."""
+
+    def __init__(self, text: str) -> None:
+        self.words = text.split()
+
+    def word_indices(self, tokens: list[int]) -> list[int]:
+        return list(tokens)
+
+    def decode(self, tokens: list[int]) -> str:
+        return " ".join(self.words[token] for token in tokens)
+
+
+def test_words_of_an_alignment_are_those_of_the_adjusted_text() -> None:
+    protected = Rules(("rest", "case", "punctuation"), "en", "fr").protect(
+        "Names of ``x`` and ``y``:"
+    )
+    text = "Un de ⟦0⟧ et ⟦1⟧"
+    assert protected.restore(text) == "Un de ``x`` et ``y``\u00a0:"
+    assert word_indices(Letters(text), list(range(5)), protected) == list(range(5))  # type: ignore[arg-type]
+    protected = Rules(("rest",), "en", "fr").protect("Examples of ``x``::")
+    text = "Exemples ⟦1⟧ de ⟦0⟧"
+    assert protected.restore(text) == "Exemples de ``x``::"
+    assert word_indices(Letters(text), list(range(4)), protected) == [0, 1, 1, 2]  # type: ignore[arg-type]

@@ -159,6 +159,11 @@ def word_indices(tokeniser: Tokeniser, tokens: Sequence[int], protected: Protect
     if not protected.spans:
         return indices
     masked = tokeniser.decode(tokens).split()
-    counts = [max(1, len(protected.restore(word).split())) for word in masked]
+    # Adjustments are of whole texts; only what ends the text may have been taken from the middle.
+    own = replace(protected, adjustment=None)
+    counts = [max(1, len(own.restore(word).split())) for word in masked]
+    last = protected.adjustment.last if protected.adjustment else ""
+    if last in masked[:-1]:
+        counts[masked.index(last)] = 0
     starts = [0, *accumulate(counts)]
     return [starts[index] if index >= 0 else -1 for index in indices]
