@@ -7,6 +7,7 @@ import pytest
 
 from heedful.basics.errors import UserError
 from heedful.data.documents import open_document
+from heedful.data.units import read_units
 
 CONFORMANCE = Path(__file__).parents[1] / "../shared/data/l10n-conformance/files.tar.xz"
 PASSED_ON = ("ctr", "gls", "mda", "mtc", "res", "slr", "val")
@@ -89,10 +90,14 @@ def test_what_is_invalid_is_refused(
     assert message in str(caught.value)
     assert f"{tmp_path / 'a.xlf'}:" in str(caught.value)
     assert "\n" not in str(caught.value)
+    with pytest.raises(UserError) as checked:
+        list(read_units(tmp_path / "a.xlf"))
+    assert str(checked.value) == str(caught.value)
 
 
 def test_what_is_valid_is_accepted(tmp_path: Path) -> None:
     opened(VALID, tmp_path / "a.xlf")
+    assert [unit.name for unit in read_units(tmp_path / "a.xlf")] == ["id u s"]
 
 
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="needs ../shared/data/l10n-conformance")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from heedful.basics.errors import UserError
 from heedful.data.documents import Columns, Document, open_document
-from heedful.data.documents.formats import TABLES, find_format
+from heedful.data.documents.formats import TABLES, find_format, is_xliff_2
 from heedful.data.readers import read_pairs
 from heedful.data.readers.catalogue import Header, Obsolete, parse_catalogue, parse_header
 from heedful.data.readers.folders import bilingual_files, is_folder
@@ -77,7 +77,7 @@ def read_units(
             yield from _of_catalogue(file, encoding)
             return
         if kind is Kind.XLIFF:
-            yield from _of_xliff(file, encoding)
+            yield from _of_xliff(_xliff_elements(file, encoding))
             return
     pairs = read_pairs([path], source=source, target=target, encoding=encoding)
     for number, pair in enumerate(pairs, start=1):
@@ -157,9 +157,20 @@ def _of_catalogue(file: Input, encoding: str | None) -> Iterator[Unit]:
             yield Unit(name, source, text, formats, entry.context, is_done, None, identity, form)
 
 
-def _of_xliff(file: Input, encoding: str | None) -> Iterator[Unit]:
-    events = stream_elements(file, encoding, "XLIFF", (), ("trans-unit", "segment"))
-    for number, (_, element) in enumerate(events, start=1):
+def _xliff_elements(file: Input, encoding: str | None) -> Iterator["etree._Element"]:
+    """The units or segments; XLIFF 2 is read as a whole, because references must be valid."""
+    if is_xliff_2(file.head()):
+        from heedful.data.documents.xliff2 import Xliff2Document
+
+        document = Xliff2Document(b"".join(file.chunks()), file.name, None, None, encoding)
+        yield from document.root.iter("{*}segment")
+        return
+    for _, element in stream_elements(file, encoding, "XLIFF", (), ("trans-unit", "segment")):
+        yield element
+
+
+def _of_xliff(elements: Iterator["etree._Element"]) -> Iterator[Unit]:
+    for number, element in enumerate(elements, start=1):
         source = next(element.iterchildren("{*}source"), None)
         if source is None or is_header(element) or not is_translatable(element):
             continue

@@ -63,8 +63,13 @@ def _po(data: bytes, name: str, own: Opening) -> Document:
     return PoDocument(data, name, own.source, own.target, own.encoding)
 
 
+def is_xliff_2(data: bytes) -> bool:
+    """Whether an XLIFF document is of version 2, by its first bytes."""
+    return _VERSION_2.search(data[:_HEAD].replace(b"\0", b"")) is not None
+
+
 def _xliff(data: bytes, name: str, own: Opening) -> Document:
-    if _VERSION_2.search(data[:_HEAD].replace(b"\0", b"")) is not None:
+    if is_xliff_2(data):
         from heedful.data.documents.xliff2 import Xliff2Document
 
         return Xliff2Document(data, name, own.source, own.target, own.encoding)
