@@ -82,6 +82,7 @@ def test_messages_get_the_categories_of_the_language(
         "{g, select, other {x}} }",
         "{n} files",
         "{a, select, other {" * 9 + "x" + "}}" * 9,
+        "{a, select, other {x}}" * 25,
     ],
 )
 def test_malformed_messages_and_other_texts_stay_whole(text: str) -> None:

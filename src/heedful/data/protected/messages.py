@@ -22,6 +22,8 @@ _QUOTED = re.compile(r"'[{}#](?:[^']|'')*'(?!')")
 _FORMS = ("zero", "one", "two", "few", "many", "other")
 _DEEPEST = 3
 """Maximum depth of branches; each may multiply by the plural categories of a language."""
+_MOST_SPANS = 24
+"""Maximum number of spans of a piece: as many as there are placeholders for single spans."""
 _NUMBERS = range(201)
 """Numbers that are tried to learn what a plural category stands for."""
 
@@ -210,6 +212,8 @@ class _Parser:
 
 def _named(counts: bool, taken: list[tuple[str, Choice | str]]) -> Piece:
     """A piece in which each argument with branches is written with a name of its own."""
+    if len(taken) > _MOST_SPANS + 1:
+        raise _MalformedError
     found = Piece(counts)
     written = {span for _, span in taken if isinstance(span, str)}
     for literal, span in taken:
