@@ -100,6 +100,17 @@ def test_what_is_valid_is_accepted(tmp_path: Path) -> None:
     assert [unit.name for unit in read_units(tmp_path / "a.xlf")] == ["id u s"]
 
 
+def test_a_document_without_target_language_gets_it_with_its_targets(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlf"
+    path.write_text(VALID.replace('\n trgLang="de"', ""), "utf-8")
+    document = open_document(path, source="en", target="pt_BR")
+    assert document is not None
+    document.fill(document.segments)
+    assert b' trgLang="pt-BR">\n<file' in document.contents()
+    path.write_bytes(document.contents())
+    assert [unit.target for unit in read_units(path)] == document.segments
+
+
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="needs ../shared/data/l10n-conformance")
 def test_invalid_conformance_files_are_refused(tmp_path: Path) -> None:
     with tarfile.open(CONFORMANCE) as archive:

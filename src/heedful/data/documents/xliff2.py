@@ -1,11 +1,13 @@
 """XLIFF 2.0 to 2.2 documents: segments whose target is empty or absent."""
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.base import Edit
 from heedful.data.documents.xliff2_rules import check_xliff2
+from heedful.data.documents.xliff2_structure import LANGUAGE
 from heedful.data.documents.xml import XmlDocument, check_references
 from heedful.data.readers.languages import takes
 from heedful.data.readers.markup import read_segment
@@ -33,6 +35,7 @@ class Xliff2Document(XmlDocument):
         super().__init__(data, name, encoding, "XLIFF")
         self._segments: list[etree._Element] = []
         codes = languages_of(self.root, name)
+        self._target = target
         check_xliff2(self.root, name)
         for wanted, code in zip((source, target), codes, strict=True):
             if wanted is not None and code and not takes(wanted, code):
@@ -53,6 +56,14 @@ class Xliff2Document(XmlDocument):
             self.add_segment(text)
             self.contexts.append(unit.get("id"))
             self._segments.append(segment)
+
+    def edits_of_root(self) -> Sequence[Edit]:
+        """The target language, without which a document may have no targets."""
+        language = (self._target or "").replace("_", "-")
+        if self.root.get("trgLang") is not None or not re.fullmatch(LANGUAGE, language):
+            return ()
+        end = self.span(self.root).start + len(self.start_tag(self.root).encode("utf-8")) - 1
+        return (Edit(end, end, f' trgLang="{language}"'),)
 
     def edit(self, place: int, content: str) -> Edit:
         """See `XmlDocument.edit`."""

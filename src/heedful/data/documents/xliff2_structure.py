@@ -85,11 +85,11 @@ SPOKEN = frozenset({"xliff", "file", "group", "unit", "source", "target"})
 _TOKEN = r"[\w.\-:·]+"
 _OWN = r"[^\s:]+:[^\s:][^\s]*"
 _YES = "yes|no"
-_LANGUAGE = r"[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8})*|[ix](?:-[A-Za-z0-9]{1,8})+"
+LANGUAGE = r"[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8})*|[ix](?:-[A-Za-z0-9]{1,8})+"
 VALUES = {
     "id": _TOKEN,
-    "srcLang": _LANGUAGE,
-    "trgLang": _LANGUAGE,
+    "srcLang": LANGUAGE,
+    "trgLang": LANGUAGE,
     **dict.fromkeys(
         ("canResegment", "translate", "canCopy", "canDelete", "canOverlap", "isolated"), _YES
     ),
@@ -192,7 +192,7 @@ def _of_attribute(element: "etree._Element", own: str, key: str, value: str) -> 
         if key == f"{XML}space" and own in SPACED:
             return None if value in ("default", "preserve") else f"xml:space={value!r}"
         if key == f"{XML}lang" and own in SPOKEN:
-            return None if re.fullmatch(_LANGUAGE, value) else f"xml:lang={value!r}"
+            return None if re.fullmatch(LANGUAGE, value) else f"xml:lang={value!r}"
         if not key.startswith((XML, _SCHEMA)) and (
             own in EXTENSIBLE or namespace.startswith(MODULES)
         ):

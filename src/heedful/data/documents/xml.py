@@ -76,6 +76,10 @@ class XmlDocument(Document):
     def edit(self, place: int, content: str) -> Edit:
         """The edit that inserts content (as XML) in the target of a segment."""
 
+    def edits_of_root(self) -> Sequence[Edit]:
+        """What the root needs when a target was filled."""
+        return ()
+
     def _original(self) -> bytes:
         return self._data
 
@@ -95,7 +99,7 @@ class XmlDocument(Document):
                 f"{self.name}: {unmatched} translations have other inline codes than their source; "
                 "these codes were written as plain text"
             )
-        result = _edited(self._bytes, edits)
+        result = _edited(self._bytes, [*self.edits_of_root(), *edits] if edits else [])
         expat.ParserCreate("utf-8").Parse(result, True)  # well-formed; a tree would take memory
         if self._encoding == "utf-8":
             return self._mark + result
