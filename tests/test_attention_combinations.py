@@ -29,6 +29,8 @@ SCORES = {
     "gaussian": scores.Gaussian,
     "exp dot": scores.ExpDot,
     "location": lambda: scores.Location(8, 12),
+    "soft-capped": lambda: scores.SoftCapped(cap=3.0),
+    "additive, capped": lambda: scores.SoftCapped(scores.Additive(8, 8, 8), 2.0),
 }
 NORMALIZERS = {
     "softmax": normalizers.Softmax,
@@ -43,6 +45,7 @@ NORMALIZERS = {
     "local-m": lambda: normalizers.LocalMonotonic(3),
     "local-p": lambda: normalizers.LocalPredictive(8, 5, 4),
     "off by one": normalizers.SoftmaxOffByOne,
+    "sink": normalizers.SinkSoftmax,
 }
 POSITIONS = {
     "none": lambda: None,

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import heedful.attention
-from heedful.attention import masks, normalizers, positions, scores
+from heedful.attention import heads, masks, normalizers, positions, scores
 from heedful.kernels import additive_compiled as compiled
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -82,7 +82,7 @@ def test_pictures_are_what_the_code_makes(key: str) -> None:
         for text in (path.read_text(encoding="utf-8"), script("attention_pictures").picture(toy))
     )
     totals = toy.weights.sum(-1)
-    if "local-p" not in key and "off-by-one" not in key:
+    if not any(name in key for name in ("local-p", "off-by-one", "sink", "differential")):
         torch.testing.assert_close(totals, torch.ones_like(totals))
     assert len(drawn) == len(made) == toy.weights.numel() + len(toy.rows) * len(toy.weights) + 4
     if toy.drawn:  # Another version of PyTorch may draw others.
@@ -216,7 +216,8 @@ def test_every_part_is_in_the_table() -> None:
         *(scores.Score, normalizers.Normalizer, masks.Mask),
         *(positions.RelativePositions, positions.AddedPositions),
     )
-    for room in (scores, normalizers, positions):
+    named |= {"HeadMixing", "Differential"} | set(re.findall(r"heads\.(\w+)", TEXT))
+    for room in (scores, normalizers, positions, heads):
         for name in room.__all__:
             part = getattr(room, name)
             if inspect.isclass(part) and issubclass(part, torch.nn.Module) and part not in bases:
@@ -225,7 +226,7 @@ def test_every_part_is_in_the_table() -> None:
         assert mask in named
 
 
-ROOMS = (heedful.attention, scores, normalizers, masks, positions)
+ROOMS = (heedful.attention, scores, normalizers, masks, positions, heads)
 PUBLIC = [
     pytest.param(room, name, id=f"{room.__name__.removeprefix('heedful.')}.{name}")
     for room in ROOMS
@@ -237,7 +238,7 @@ OURS = {
     "Dense", "Grid", "Mask", "as_mask", "dense_mask", "flex_mask", "function", "padding",
     "split_mask", "build_score", "known_score", "register_score", "build_normalizer",
     "known_normalizer", "register_normalizer", "AddedPositions", "known_position",
-    "register_position", "register_relative_position",
+    "register_position", "register_relative_position", "HeadMixing",
 }  # fmt: skip
 """What is no mechanism of the literature but the library's own machinery."""
 

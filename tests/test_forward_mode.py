@@ -25,6 +25,7 @@ SCORES: dict[str, Callable[[], scores.Score]] = {
     "general": lambda: scores.General(WIDTH, WIDTH),
     "location": lambda: scores.Location(WIDTH, 200),
     "scaled dot": scores.ScaledDot,
+    "soft-capped": lambda: scores.SoftCapped(cap=3.0),
 }
 NORMALIZERS: dict[str, Callable[[], normalizers.Normalizer]] = {
     "entmax": lambda: normalizers.Entmax(1.3),
@@ -35,6 +36,7 @@ NORMALIZERS: dict[str, Callable[[], normalizers.Normalizer]] = {
     "local-m": lambda: normalizers.LocalMonotonic(2),
     "local-p": lambda: normalizers.LocalPredictive(WIDTH, 4, 2),
     "plain sum": normalizers.PlainSum,
+    "sink": normalizers.SinkSoftmax,
     "softmax": normalizers.Softmax,
     "softmax off by one": normalizers.SoftmaxOffByOne,
     "sparsemax": normalizers.Sparsemax,

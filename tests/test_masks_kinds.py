@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import flex_attention
 
 from heedful.attention import attend, dot, masks
+from heedful.attention.mechanism import FusedForm
 
 DOCUMENTS = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [3, 3, 3, 3, 3, 3, 4]])
 
@@ -157,7 +158,7 @@ def test_large_masks_go_by_blocks_of_rows(
     grid = masks.Grid((2, 4, 128, 128), torch.device("cpu"))
 
     def results() -> list[torch.Tensor]:
-        out = dot.dot_context(query, key, value, mask, grid, scale=0.3)
+        out = dot.dot_context(query, key, value, mask, grid, form=FusedForm(0.3))
         return [out, *torch.autograd.grad(out.square().sum(), (query, key, value))]
 
     whole = results()
@@ -167,5 +168,5 @@ def test_large_masks_go_by_blocks_of_rows(
         torch.testing.assert_close(ours, theirs)
     with torch.no_grad():  # FlexAttention has no backward on the CPU.
         inputs = (part.detach() for part in (query, key, value))
-        flex = dot.flex_context(*inputs, mask, grid, scale=0.3, compiled=False)
+        flex = dot.flex_context(*inputs, mask, grid, form=FusedForm(0.3), compiled=False)
     torch.testing.assert_close(flex, whole[0])

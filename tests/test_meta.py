@@ -22,10 +22,12 @@ SCORES: dict[str, Callable[[], scores.Score]] = {
     "Cosine, learned": lambda: scores.Cosine(2.0, learned=True),
     "Gaussian": scores.Gaussian,
     "Location": lambda: scores.Location(4, 7),
+    "SoftCapped": lambda: scores.SoftCapped(cap=2.0),
 }
 NORMALIZERS: dict[str, Callable[[], normalizers.Normalizer]] = {
     "Softmax": lambda: normalizers.Softmax(2.0),
     "SoftmaxOffByOne": normalizers.SoftmaxOffByOne,
+    "SinkSoftmax": lambda: normalizers.SinkSoftmax(2),
     "PlainSum": normalizers.PlainSum,
     "Sparsemax": normalizers.Sparsemax,
     "Entmax15": normalizers.Entmax15,

@@ -20,6 +20,7 @@ KINDS: dict[str, Callable[[], Normalizer]] = {
     "softmax": normalizers.Softmax,
     "softmax with temperature": lambda: normalizers.Softmax(temperature=0.7),
     "softmax off by one": normalizers.SoftmaxOffByOne,
+    "sink": normalizers.SinkSoftmax,
     "plain sum": normalizers.PlainSum,
     "sparsemax": normalizers.Sparsemax,
     "entmax 1.5": normalizers.Entmax15,
@@ -33,7 +34,7 @@ KINDS: dict[str, Callable[[], Normalizer]] = {
     "local-p": lambda: normalizers.LocalPredictive(DQ, hidden_dim=5, window=3),
 }
 LOCAL = ("local-m", "local-p")
-BELOW_ONE = ("softmax off by one", "local-p")
+BELOW_ONE = ("softmax off by one", "sink", "local-p")
 DRAWN = ("sampled hard", "gumbel")
 ONE_HOT = ("hard", *DRAWN)
 every = pytest.mark.parametrize("kind", KINDS)

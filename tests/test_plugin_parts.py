@@ -71,6 +71,8 @@ PARTS: list[dict[str, Any]] = [
     {"attention": {"normalizer": "entmax15"}},
     {"attention": {"normalizer": "entmax"}},
     {"attention": {"normalizer": "softmax-off-by-one"}},
+    {"attention": {"normalizer": "sink-softmax"}},
+    {"attention": {"normalizer": "sink-softmax", "score": "soft-capped"}},
     {"attention": {"normalizer": "softplus", "score": "additive"}},
     {"positions": "learned"},
     {"positions": "binary"},

@@ -13,11 +13,13 @@ from attention_toy import Toy
 from torch import Tensor, nn
 
 from heedful.attention import (
+    DifferentialAttention,
     LinearAttention,
     MultiHeadAttention,
     StructuredSelfAttention,
     attend,
     feature_maps,
+    heads,
     linear_attend,
     masks,
     normalizers,
@@ -118,6 +120,7 @@ def _scores() -> dict[str, Mechanism]:
         "cosine": _score(scores.Cosine(3.0), scores.Cosine(3.0)),
         "gaussian": _score(scores.Gaussian(), scores.Gaussian()),
         "location": _score(toy.location(), scores.Location(D, positions=T)),
+        "soft-capped": _score(scores.SoftCapped(cap=1.0), scores.SoftCapped()),
     }
 
 
@@ -127,6 +130,7 @@ def _normalizers() -> dict[str, Mechanism]:
         "softmax": _normalizer(n.Softmax(), n.Softmax()),
         "temperature": _normalizer(n.Softmax(0.3), n.Softmax(0.3)),
         "off-by-one": _normalizer(n.SoftmaxOffByOne(), n.SoftmaxOffByOne()),
+        "sink": _normalizer(toy.sinks(), n.SinkSoftmax()),
         "plain-sum": _normalizer(n.PlainSum(), n.PlainSum()),
         "sparsemax": _normalizer(n.Sparsemax(), n.Sparsemax()),
         "entmax15": _normalizer(n.Entmax15(), n.Entmax15()),
@@ -182,6 +186,18 @@ def _others() -> dict[str, Mechanism]:
         "heads": _heads(toy.two_heads, MultiHeadAttention(D, heads=8)),
         "grouped": _heads(
             lambda: toy.two_heads(key_heads=1), MultiHeadAttention(D, heads=8, key_heads=2)
+        ),
+        "talking": _heads(
+            lambda: toy.two_heads(mixing=toy.talking()),
+            MultiHeadAttention(D, heads=8, mixing=heads.TalkingHeads(8)),
+        ),
+        "differential": _heads(toy.differential, DifferentialAttention(D, heads=4)),
+        "norm": _heads(
+            toy.normed, MultiHeadAttention(D, heads=8, query_key_norm=heads.QueryKeyNorm(D // 8))
+        ),
+        "gate": _heads(
+            lambda: toy.two_heads(gate=heads.OutputGate(2, heads=2, head_dim=1)),
+            MultiHeadAttention(D, heads=8, gate=heads.OutputGate(D, heads=8, head_dim=D // 8)),
         ),
         "linear-elu": _linear(feature_maps.EluPlusOne()),
         "linear-relu": _linear(feature_maps.ReluFeatures()),

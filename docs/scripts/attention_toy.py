@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from heedful.attention import (
+    DifferentialAttention,
     MultiHeadAttention,
     StructuredSelfAttention,
     attention_weights,
     feature_maps,
+    heads,
     linear_weights,
     normalizers,
     positions,
@@ -132,11 +134,54 @@ def learned() -> positions.Learned:
     return part
 
 
-def two_heads(key_heads: int = 2) -> Toy:
+def sinks() -> normalizers.SinkSoftmax:
+    return _set(normalizers.SinkSoftmax(), sink=[0.5])
+
+
+def talking() -> heads.TalkingHeads:
+    """Each head listens a little to the other."""
+    mixing = heads.TalkingHeads(2)
+    return _set(
+        mixing, score_mixing=[[1.0, 0.3], [0.3, 1.0]], weight_mixing=[[0.8, 0.2], [0.2, 0.8]]
+    )
+
+
+def differential() -> Toy:
+    """The map of persons, less half of that of acts."""
+    layer = DifferentialAttention(2, heads=1)
+    assert layer.value_projection is not None
+    mixing = layer.mixing
+    assert isinstance(mixing, heads.Differential)
+    for part in (layer.query_projection, layer.key_projection):
+        _set(part, weight=[[1.0, 0.0], [0.0, 1.0]])
+    _set(mixing, lambda_q1=[0.0], lambda_k1=[0.0], lambda_q2=[0.0], lambda_k2=[0.0])
+    mixing.initial = 0.5
+    return _watched(layer)
+
+
+def two_heads(
+    key_heads: int = 2,
+    mixing: heads.HeadMixing | None = None,
+    gate: heads.OutputGate | None = None,
+) -> Toy:
     """A head for each of the two numbers; with one head of keys, that is the first number."""
-    layer = MultiHeadAttention(2, heads=2, key_heads=key_heads)
+    layer = MultiHeadAttention(2, heads=2, key_heads=key_heads, mixing=mixing, gate=gate)
     _set(layer.query_projection, weight=[[1.0, 0.0], [0.0, 1.0]])
     _set(layer.key_projection, weight=[[1.0, 0.0], [0.0, 1.0]][:key_heads])
+    return _watched(layer)
+
+
+def normed() -> Toy:
+    """One head, whose queries and keys have directions only."""
+    layer = MultiHeadAttention(
+        2, heads=1, score=scores.Dot(), query_key_norm=heads.QueryKeyNorm(2, "l2", factor=3.0)
+    )
+    for part in (layer.query_projection, layer.key_projection):
+        _set(part, weight=[[1.0, 0.0], [0.0, 1.0]])
+    return _watched(layer)
+
+
+def _watched(layer: MultiHeadAttention) -> Toy:
     with watch(layer) as seen:
         layer(QUERIES.unsqueeze(0), KEYS.unsqueeze(0), VALUES.unsqueeze(0))
     return Toy(seen[""][0][0])

@@ -2,6 +2,7 @@
 
 The parts: :mod:`scores <heedful.attention.scores>`, :mod:`masks <heedful.attention.masks>`,
 :mod:`normalizers <heedful.attention.normalizers>`, :mod:`positions <heedful.attention.positions>`;
+for several heads, :mod:`heads <heedful.attention.heads>`;
 for linearized attention, :mod:`feature_maps <heedful.attention.feature_maps>`.
 
 Example:
@@ -12,7 +13,8 @@ Example:
     torch.Size([1, 2, 4])
 """
 
-from heedful.attention import feature_maps, masks, normalizers, positions, scores
+from heedful.attention import feature_maps, heads, masks, normalizers, positions, scores
+from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
 from heedful.attention.linear import (
@@ -32,6 +34,7 @@ from heedful.kernels.additive_selection import use_kernel
 
 __all__ = [
     "Attention",
+    "DifferentialAttention",
     "LinearAttention",
     "LinearState",
     "Memory",
@@ -41,6 +44,7 @@ __all__ = [
     "attention_weights",
     "disagreement",
     "feature_maps",
+    "heads",
     "linear_attend",
     "linear_read",
     "linear_state",

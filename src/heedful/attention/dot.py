@@ -8,22 +8,26 @@ have very large values; :mod:`~.sdpa` corrects them.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
 from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
+from heedful.attention.mechanism import FusedForm
 from heedful.attention.sdpa import masked_attention
+from heedful.attention.sinks import per_head, with_sink
 from heedful.basics.addresses import forward_mode
 from heedful.kernels.additive_rows import span
 from heedful.kernels.short_attention_operators import short_attention_or
 
 _LARGE = 1 << 22  # a mask with at least as many entries is not built as a whole
 _BLOCK = 512  # rows of a block
+_SHORT = 1 << 14  # scores that need little memory
 
 
 def dot_context(
@@ -33,10 +37,12 @@ def dot_context(
     mask: Mask | Tensor | None,
     grid: Grid | None,
     *,
-    scale: float,
+    form: FusedForm,
     dropout: float = 0.0,
 ) -> Tensor:
     """The context ``[.., Q, dv]`` of ``softmax(scale · query · keyᵀ)`` over the allowed keys.
+
+    With a sink, the kernels get one more key. :func:`supports` must be true.
 
     Args:
         query: ``[.., Q, D]``.
@@ -44,9 +50,56 @@ def dot_context(
         value: ``[.., K, dv]``.
         mask: a mask, or a tensor as for :func:`~heedful.attention.masks.split_mask`.
         grid: the queries and keys that the mask is evaluated on; None without a mask.
-        scale: factor on the dot products.
+        form: the factor on the dot products, and the sink or cap.
         dropout: share of the weights set to zero.
     """
+    if form.cap is not None or (form.sink is not None and _by_flex(query, key, mask, dropout)):
+        return flex_context(query, key, value, mask, grid, form=form)
+    if form.sink is not None:
+        given = with_sink(query, key, value, mask, grid, form)
+        return _dot_context(*given, form.scale, dropout)[..., : value.shape[-1]]
+    return _dot_context(query, key, value, mask, grid, form.scale, dropout)
+
+
+def supports(
+    form: FusedForm, query: Tensor, mask: Mask | Tensor | None, dropout: float, *, biased: bool
+) -> bool:
+    """Whether :func:`dot_context` computes this form: with a cap, by FlexAttention only.
+
+    Args:
+        form: the form.
+        query: ``[.., Q, D]``.
+        mask: the mask.
+        dropout: share of the weights set to zero.
+        biased: whether positions add to the scores.
+    """
+    if form.cap is None:
+        return True
+    if biased or isinstance(mask, Tensor) or torch.compiler.is_compiling():
+        return False
+    return _on_gpu(query, dropout)
+
+
+def _on_gpu(query: Tensor, dropout: float) -> bool:
+    """Whether FlexAttention can be used."""
+    return query.device.type == "cuda" and query.dim() == 4 and not dropout
+
+
+def _by_flex(query: Tensor, key: Tensor, mask: Mask | Tensor | None, dropout: float) -> bool:
+    """Whether the mask is large, and FlexAttention evaluates it block by block."""
+    large = isinstance(mask, Mask) and query.shape[-2] * key.shape[-2] > _LARGE
+    return large and not torch.compiler.is_compiling() and _on_gpu(query, dropout)
+
+
+def _dot_context(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | Tensor | None,
+    grid: Grid | None,
+    scale: float,
+    dropout: float,
+) -> Tensor:
     kernel = functools.partial(
         _fused, dropout_p=dropout, scale=scale, enable_gqa=_is_grouped(query, key)
     )
@@ -55,12 +108,11 @@ def dot_context(
     square = query.shape[-2] == key.shape[-2]
     if isinstance(mask, Causal) and grid.first in (None, 0) and square:
         return kernel(query, key, value, is_causal=True)  # Q = K: top-left alignment is the same.
-    large = query.shape[-2] * key.shape[-2] > _LARGE
-    if isinstance(mask, Mask) and large and not torch.compiler.is_compiling():
-        if query.device.type == "cuda" and query.dim() == 4 and not dropout:
-            return flex_context(query, key, value, mask, grid, scale=scale)
-        if query.device.type == "cpu":
-            return _by_blocks(kernel, query, key, value, mask, grid)
+    if isinstance(mask, Mask) and _by_flex(query, key, mask, dropout):
+        return flex_context(query, key, value, mask, grid, form=FusedForm(scale))
+    large = query.shape[-2] * key.shape[-2] > _LARGE and not torch.compiler.is_compiling()
+    if isinstance(mask, Mask) and large and query.device.type == "cpu":
+        return _by_blocks(kernel, query, key, value, mask, grid)
     allowed, bias = split_mask(mask, grid)
     return kernel(query, key, value, attn_mask=added_form(allowed, bias, query.dtype))
 
@@ -89,6 +141,10 @@ def _by_pytorch(
         with sdpa_kernel(SDPBackend.MATH):  # The fused kernels have no forward-mode gradients.
             given = query, key, value, attn_mask
             return F.scaled_dot_product_attention(*given, **others)
+    narrow = value.shape[-1] - query.shape[-1]
+    if narrow > 0 and query.device.type == "cpu" and query.shape[-2] * key.shape[-2] > _SHORT:
+        # PyTorch's kernel for the CPU needs equal widths, and otherwise makes all scores.
+        query, key = F.pad(query, (0, narrow)), F.pad(key, (0, narrow))
     return masked_attention(query, key, value, attn_mask, **others)
 
 
@@ -134,10 +190,10 @@ def flex_context(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Mask,
-    grid: Grid,
+    mask: Mask | Tensor | None,
+    grid: Grid | None,
     *,
-    scale: float,
+    form: FusedForm,
     compiled: bool = True,
 ) -> Tensor:
     """The same as :func:`dot_context` with FlexAttention, ``query [B, H, Q, D]``.
@@ -147,17 +203,35 @@ def flex_context(
         key: keys.
         value: values.
         mask: any mask.
-        grid: the queries and keys that the mask is evaluated on.
-        scale: factor on the dot products.
+        grid: the queries and keys that the mask is evaluated on; None without a mask.
+        form: the factor on the dot products, and the sink or cap.
         compiled: False for FlexAttention's eager implementation.
     """
-    shape = (*query.shape[:3], key.shape[2])
-    block = flex_mask(mask, shape, query.device, first=grid.first)
+    block = None
+    if isinstance(mask, Mask) and grid is not None:
+        shape = (*query.shape[:3], key.shape[2])
+        block = flex_mask(mask, shape, query.device, first=grid.first)
     flex = _compiled_flex() if compiled else flex_attention
-    context: Tensor = flex(
-        query, key, value, block_mask=block, scale=scale, enable_gqa=_is_grouped(query, key)
-    )
-    return context
+    given: dict[str, Any] = {"scale": form.scale, "enable_gqa": _is_grouped(query, key)}
+    if form.cap is not None:
+        given["score_mod"] = _capped(form.cap, form.factor)
+    if form.sink is None:
+        context: Tensor = flex(query, key, value, block_mask=block, **given)
+        return context
+    aux = AuxRequest(lse=True)
+    context, found = flex(query, key, value, block_mask=block, return_aux=aux, **given)
+    # exp(s) more in the sum S of the exponentials: S / (exp(s) + S) = sigmoid(log S − s).
+    share = torch.sigmoid(found.lse - per_head(form.sink, query).squeeze(-1))
+    return context * share.unsqueeze(-1).to(context.dtype)
+
+
+def _capped(cap: float, factor: float) -> Callable[..., Tensor]:
+    """``factor · c tanh(score / c)``, for FlexAttention."""
+
+    def change(score: Tensor, *where: Tensor) -> Tensor:
+        return torch.tanh(score / cap) * (cap * factor)
+
+    return change
 
 
 def _is_grouped(query: Tensor, key: Tensor) -> bool:

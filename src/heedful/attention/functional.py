@@ -3,7 +3,7 @@
 Shapes: Q queries, K keys, dq, dk, dv widths; ``..`` is any number of leading dimensions.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -13,128 +13,17 @@ from heedful.attention.additive import additive_context
 from heedful.attention.checking import (
     check_dropout,
     check_inputs,
-    check_part,
     heads_of_a_group,
 )
-from heedful.attention.dot import added_form, dot_context
-from heedful.attention.masks import Grid, Mask, split_mask
+from heedful.attention.dot import added_form, dot_context, supports
+from heedful.attention.masks import Mask, split_mask
+from heedful.attention.mechanism import FusedForm, Mechanism, ProjectedQuery
 from heedful.attention.normalizers import Draw, Normalizer, Queries, Softmax
-from heedful.attention.overrides import describes
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
-from heedful.basics.shapes import leading_sizes
 
 _HALVES = (torch.bfloat16, torch.float16)
-
-
-@dataclass(slots=True)
-class Mechanism:
-    """The parts of an attention: score, normalizer and positions."""
-
-    score: Score
-    normalize: Normalizer
-    positions: RelativePositions | None = None
-
-    def check(self) -> "Mechanism":
-        """Return itself; raise TypeError if a part has the wrong class."""
-        check_part("score", self.score, Score)
-        check_part("normalize", self.normalize, Normalizer)
-        if self.positions is not None:
-            check_part("positions", self.positions, RelativePositions)
-        return self
-
-    def fused_scale(self, width: int) -> float | None:
-        """The factor on a dot product of width ``width``, if fused kernels can compute this."""
-        scale, more = self.dot_scale(width), self.softmax_scale()
-        if scale is None or more is None or not self._only_biases():
-            return None
-        return scale * more
-
-    def dot_scale(self, width: int) -> float | None:
-        """The factor, if the score is a scaled dot product of vectors of width ``width``; else
-        None."""
-        known = describes(self.score, "dot_scale", "compare")
-        return self.score.dot_scale(width) if known else None
-
-    def tanh_vector(self) -> Tensor | None:
-        """``v [D]``, if the score is ``vᵀ tanh(query + key)``; else None."""
-        known = describes(self.score, "tanh_vector", "compare")
-        return self.score.tanh_vector() if known else None
-
-    def softmax_scale(self) -> float | None:
-        """The factor on the scores, if the normalizer is a softmax; else None."""
-        known = describes(self.normalize, "softmax_scale", "forward")
-        return self.normalize.softmax_scale() if known else None
-
-    def _only_biases(self) -> bool:
-        """Whether positions only rotate and add their bias to the scores."""
-        one = self.positions
-        return one is None or (
-            not one.changes_values
-            and describes(one, "changes_values", "context")
-            and describes(one, "bias", "compare")
-        )
-
-    def remember(self, key: Tensor, first: int = 0) -> Tensor:
-        """Rotate and project keys ``[.., K, dk]`` at positions ``first``, ``first + 1``, …"""
-        if self.positions is not None:
-            key = self.positions.turn(key, _places(first, key))
-        return self.score.project_key(key)
-
-
-@dataclass(slots=True)
-class ProjectedQuery:
-    """Queries after the score's projection, and their positions."""
-
-    projected: Tensor
-    """``[.., Q, D]``"""
-    vectors: Tensor
-    """The queries before the projection: ``[.., Q, dq]``."""
-    first: int | None
-    """Position of the first query; None: the last query is at the position of the last key."""
-    rows: Tensor | None = None
-    """Indices ``[Q]`` of the queries, if they are selected rows of a larger tensor."""
-    whole: int = 0
-    """Number of queries of the larger tensor."""
-
-    @classmethod
-    def project(
-        cls, mechanism: Mechanism, query: Tensor, keys: int, first: int | None = None
-    ) -> "ProjectedQuery":
-        """Rotate and project ``query [.., Q, dq]``."""
-        whole = query.shape[-2]
-        turned = query
-        if mechanism.positions is not None:
-            start = keys - whole if first is None else first
-            turned = mechanism.positions.turn(query, _places(start, query))
-        return cls(mechanism.score.project_query(turned), query, first, whole=whole)
-
-    def choose(self, rows: Tensor) -> "ProjectedQuery":
-        """Only the queries of ``rows [R]``."""
-        return ProjectedQuery(
-            self.projected[..., rows, :], self.vectors[..., rows, :], self.first, rows, self.whole
-        )
-
-    def places(self, first: int) -> Tensor:
-        """Positions ``[Q]`` if row 0 is at position ``first``."""
-        if self.rows is not None:
-            return self.rows + first
-        return _places(first, self.projected)
-
-    def grid(self, key: Tensor) -> Grid:
-        """The grid of these queries and keys ``[.., K, D]``."""
-        # If there are fewer heads of keys, the grid has the queries' heads.
-        shape = (*leading_sizes(self.projected, key), self.whole, key.shape[-2])
-        return Grid(shape, self.projected.device, rows=self.rows, first=self.first)
-
-    def key_places(self, keys: int) -> Tensor:
-        """Positions ``[Q]`` of the queries, counted like those of the keys."""
-        return self.places(keys - self.whole if self.first is None else self.first)
-
-
-def _places(first: int, like: Tensor) -> Tensor:
-    return torch.arange(first, first + like.shape[-2], device=like.device)
 
 
 def attend(
@@ -190,9 +79,7 @@ def attend(
     check_inputs(grouped=True, query=query, key=key, value=value)
     check_dropout(dropout)
     projected_query = ProjectedQuery.project(mechanism, query, key.shape[-2], first)
-    keys, each = mechanism.remember(key), heads_of_a_group(query, key, value)
-    if each > 1 and mechanism.fused_scale(keys.shape[-1]) is None:
-        keys, value = (part.repeat_interleave(each, dim=-3) for part in (keys, value))
+    keys = mechanism.remember(key)
     return attend_projected(mechanism, projected_query, keys, value, mask, dropout)
 
 
@@ -275,22 +162,26 @@ def _context(
     mask: Mask | Tensor | None,
     dropout: float,
 ) -> Tensor:
-    scale = mechanism.fused_scale(projected_query.projected.shape[-1])
-    if scale is not None:
-        return _fused(mechanism, projected_query, key, value, mask, dropout, scale)
+    if mechanism.mixing is not None and mechanism.mixing.contexts_suffice:
+        value = mechanism.mixing.spread_values(value)
+        apart = replace(mechanism, mixing=None)
+        contexts = _context(apart, projected_query, key, value, mask, dropout)
+        return mechanism.mixing.mix_contexts(contexts)
+    query, positions = projected_query.projected, mechanism.positions
+    form = mechanism.fused_form(query.shape[-1])
+    biased = positions is not None and positions.biases
+    if form is not None and supports(form, query, mask, dropout, biased=biased):
+        return _fused(mechanism, projected_query, key, value, mask, dropout, form)
+    each = heads_of_a_group(query, key, value)
+    if each > 1:
+        key, value = (part.repeat_interleave(each, dim=-3) for part in (key, value))
     vector, softmax_scale = mechanism.tanh_vector(), mechanism.softmax_scale()
+    plain = positions is not None or mechanism.mixing is not None
     adds = isinstance(mask, Tensor) and mask.is_floating_point()
-    if vector is not None and softmax_scale is not None and not (mechanism.positions or adds):
-        tiled = additive_context(
-            projected_query.projected,
-            key,
-            value,
-            vector,
-            mask,
-            projected_query.grid(key),
-            scale=softmax_scale,
-            dropout=dropout,
-        )
+    if vector is not None and softmax_scale is not None and not (plain or adds):
+        grid = projected_query.grid(key)
+        given = query, key, value, vector, mask, grid
+        tiled = additive_context(*given, scale=softmax_scale, dropout=dropout)
         if tiled is not None:
             return tiled
     weights, _ = projected_weights(mechanism, projected_query, key, mask)
@@ -304,7 +195,7 @@ def _fused(
     value: Tensor,
     mask: Mask | Tensor | None,
     dropout: float,
-    scale: float,
+    form: FusedForm,
 ) -> Tensor:
     """The context by fused kernels; only a mask or a bias has the size ``[.., Q, K]``."""
     query, keys = projected_query.projected, key.shape[-2]
@@ -323,7 +214,7 @@ def _fused(
             bias = placed if bias is None else bias if placed is None else bias + placed
         if bias is not None:
             mask = added_form(allowed, bias * softmax_scale, query.dtype)
-    return dot_context(query, key, value, mask, grid, scale=scale, dropout=dropout)
+    return dot_context(query, key, value, mask, grid, form=form, dropout=dropout)
 
 
 def projected_weights(
@@ -356,6 +247,8 @@ def _weights(
     else:
         places = projected_query.key_places(key.shape[-2])
         scores = mechanism.positions.compare(mechanism.score, query, key, places)
+    if mechanism.mixing is not None:
+        scores = mechanism.mixing.mix_scores(scores)
     allowed, bias = (
         split_mask(mask, projected_query.grid(key)) if mask is not None else (None, None)
     )
@@ -368,6 +261,8 @@ def _weights(
         )
     weights: Tensor = mechanism.normalize(scores, allowed, queries)
     log_probability = mechanism.normalize.log_probability(scores, allowed, weights)
+    if mechanism.mixing is not None:
+        weights = mechanism.mixing.mix_weights(weights)
     if log_probability is None:
         return weights, None
     return weights, Draw(log_probability, mechanism.normalize.entropy(scores, allowed))

@@ -5,14 +5,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from heedful.attention.checking import check_dropout, check_inputs
-from heedful.attention.functional import (
-    Mechanism,
-    ProjectedQuery,
-    aggregate,
-    attend_projected,
-    projected_weights,
-)
+from heedful.attention.functional import aggregate, attend_projected, projected_weights
+from heedful.attention.heads.mixing import HeadMixing
 from heedful.attention.masks import Mask
+from heedful.attention.mechanism import Mechanism, ProjectedQuery
 from heedful.attention.normalizers import Draw, Normalizer, Softmax
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
@@ -48,6 +44,7 @@ class Attentive(Watchable):
         normalize: Normalizer | None,
         positions: RelativePositions | None,
         dropout: float,
+        mixing: HeadMixing | None = None,
     ) -> None:
         super().__init__()
         check_dropout(dropout)
@@ -55,14 +52,15 @@ class Attentive(Watchable):
             ScaledDot() if score is None else score,
             Softmax() if normalize is None else normalize,
             positions,
+            mixing,
         ).check()
         self.score, self.normalize, self.positions = parts.score, parts.normalize, parts.positions
-        self.dropout = dropout
+        self.mixing, self.dropout = parts.mixing, dropout
 
     @property
     def mechanism(self) -> Mechanism:
         """The current parts."""
-        return Mechanism(self.score, self.normalize, self.positions)
+        return Mechanism(self.score, self.normalize, self.positions, self.mixing)
 
     def _context(
         self,

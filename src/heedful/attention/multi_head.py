@@ -10,9 +10,15 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from heedful.attention.checking import check_inputs, check_leading, refuse_positional
-from heedful.attention.functional import Mechanism, ProjectedQuery
+from heedful.attention.checking import (
+    check_inputs,
+    check_leading,
+    check_part,
+    refuse_positional,
+)
+from heedful.attention.heads import HeadMixing, OutputGate, QueryKeyNorm
 from heedful.attention.masks import Mask
+from heedful.attention.mechanism import Mechanism, ProjectedQuery
 from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
 from heedful.attention.positions.base import RelativePositions
@@ -39,6 +45,9 @@ class MultiHeadAttention(Attentive):
         aggregate: how the heads' contexts are combined: concatenated and multiplied by a matrix
             ("projection"), only concatenated (width ``heads · head_dim``), or averaged (width
             ``head_dim``).
+        query_key_norm: normalizes queries and keys before positions and score; default: none.
+        mixing: combines the scores or weights of the heads; default: none.
+        gate: scales the heads' contexts; default: none.
         shared_key_value: whether keys and values share one projection (W_k ≡ W_v).
         dropout: share of the weights set to zero in training, in [0, 1).
         bias: whether the projections have a bias.
@@ -47,8 +56,9 @@ class MultiHeadAttention(Attentive):
         TypeError: a part has the wrong class.
         ValueError: ``heads`` or ``head_dim`` is below 1, ``dim`` is not a multiple of ``heads`` and
             ``head_dim`` is missing, ``heads`` is not a multiple of ``key_heads``, keys and values
-            have different widths but share a projection, ``aggregate`` is unknown, or dropout is
-            not in [0, 1). At the call: shapes do not match.
+            have different widths but share a projection, ``aggregate`` is unknown, dropout is not
+            in [0, 1), or a part is for other heads. At the call: shapes do not match, or heads that
+            are mixed have different masks.
 
     Example:
         >>> import torch
@@ -68,23 +78,17 @@ class MultiHeadAttention(Attentive):
         score: Score | None = None,
         normalize: Normalizer | None = None,
         positions: RelativePositions | None = None,
+        query_key_norm: QueryKeyNorm | None = None,
+        mixing: HeadMixing | None = None,
+        gate: OutputGate | None = None,
         aggregate: Aggregate = "projection",
         shared_key_value: bool = False,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
-        super().__init__(score, normalize, positions, dropout)
+        super().__init__(score, normalize, positions, dropout, mixing)
         key_heads = heads if key_heads is None else key_heads
-        if heads < 1 or key_heads < 1:
-            raise ValueError(f"heads must be at least 1, not heads={heads}, key_heads={key_heads}")
-        if heads % key_heads:
-            raise ValueError(f"heads {heads} is not a multiple of key_heads {key_heads}")
-        if head_dim is not None and head_dim < 1:
-            raise ValueError(f"head_dim must be at least 1, not {head_dim}")
-        if head_dim is None and dim % heads:
-            raise ValueError(f"dim {dim} is not a multiple of heads {heads}; set head_dim")
-        if aggregate not in get_args(Aggregate):
-            raise ValueError(f"aggregate must be one of {get_args(Aggregate)}, not '{aggregate}'")
+        _check_sizes(dim, heads, key_heads, head_dim, aggregate)
         key_dim = dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
         if shared_key_value and key_dim != value_dim:
@@ -94,6 +98,8 @@ class MultiHeadAttention(Attentive):
         self.heads, self.key_heads = heads, key_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.aggregate = aggregate
+        self.query_key_norm, self.gate = query_key_norm, gate
+        self._check_parts(dim)
         self.query_projection = nn.Linear(dim, heads * self.head_dim, bias=bias)
         self.key_projection = nn.Linear(key_dim, key_heads * self.head_dim, bias=bias)
         self.value_projection = (
@@ -103,6 +109,28 @@ class MultiHeadAttention(Attentive):
             nn.Linear(heads * self.head_dim, dim, bias=bias) if aggregate == "projection" else None
         )
         self._reset()
+
+    def _check_parts(self, dim: int) -> None:
+        """Raise TypeError or ValueError unless the parts are for these heads."""
+        if self.query_key_norm is not None:
+            check_part("query_key_norm", self.query_key_norm, QueryKeyNorm)
+            self.query_key_norm.check(self.score, self.head_dim)
+        if self.mixing is not None and self.mixing.heads != self.heads:
+            raise ValueError(f"mixing is for {self.mixing.heads} heads, not {self.heads}")
+        if self.gate is not None:
+            check_part("gate", self.gate, OutputGate)
+            self.gate.check(dim, *self._context_sizes())
+
+    def _context_sizes(self) -> tuple[int, int]:
+        """The number of the heads' contexts, and their width."""
+        return self.heads, self.head_dim
+
+    @property
+    def projects_only(self) -> bool:
+        """Whether nothing but projections is between inputs, heads and result."""
+        return (
+            type(self) is MultiHeadAttention and self.query_key_norm is None and self.gate is None
+        )
 
     def _reset(self) -> None:
         for part in self.children():
@@ -129,7 +157,8 @@ class MultiHeadAttention(Attentive):
         """
         check_inputs(key=key, value=key if value is None else value)
         projected = self._split(self.key_projection(key))
-        keys = self.mechanism.remember(projected, first)
+        normed = projected if self.query_key_norm is None else self.query_key_norm.key(projected)
+        keys = self.mechanism.remember(normed, first)
         if self.value_projection is not None:
             return Memory(keys, self._split(self.value_projection(key if value is None else value)))
         if value is None or value is key:
@@ -154,13 +183,16 @@ class MultiHeadAttention(Attentive):
         """
         check_inputs(query=query)
         queries = self._split(self.query_projection(query))
+        if self.query_key_norm is not None:
+            queries = self.query_key_norm.query(queries)
         parts = self.mechanism
+        self._check_mask(mask)
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
             if scale is not None:
                 projected_query = ProjectedQuery.project(parts, queries, memory.steps.length, first)
                 read = memory.read(projected_query.projected.squeeze(-2), scale)
-                return self._joined(read.unsqueeze(-2))
+                return self._joined(read.unsqueeze(-2), query)
             key, value, mask = memory.gather()
             memory = Memory(key, value)
         check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
@@ -170,7 +202,16 @@ class MultiHeadAttention(Attentive):
         context = self._context(
             parts, projected_query, self._for_all_heads(memory), mask, heads=True
         )
-        return self._joined(context)
+        return self._joined(context, query)
+
+    def _check_mask(self, mask: Mask | Tensor | None) -> None:
+        if self.mixing is None or not isinstance(mask, Tensor):
+            return
+        if mask.dim() > 3 and mask.shape[-3] > 1:
+            raise ValueError(
+                f"mask {list(mask.shape)} has one matrix for each head, but heads are mixed: a "
+                "masked key of one head would get weights of another; use [B, Q, K]"
+            )
 
     def _step_scale(self, parts: Mechanism) -> float | None:
         """The scale of a step's dot products, if the cache can be read in place; else None."""
@@ -180,8 +221,13 @@ class MultiHeadAttention(Attentive):
             return None
         return parts.fused_scale(self.head_dim)
 
-    def _joined(self, context: Tensor) -> Tensor:
-        """Combine the heads' contexts ``[B, H, Q, E]`` to one vector for each query."""
+    def _joined(self, context: Tensor, query: Tensor) -> Tensor:
+        """Combine the heads' contexts ``[B, H, Q, E]`` to one vector for each query.
+
+        The gate needs the input of the queries, ``query [B, Q, dim]``.
+        """
+        if self.gate is not None:
+            context = self.gate(query, context)
         if self.aggregate == "mean":
             return context.mean(-3)
         joined = context.transpose(-3, -2).flatten(-2)  # [B, Q, H·D]
@@ -191,10 +237,9 @@ class MultiHeadAttention(Attentive):
         return result
 
     def _for_all_heads(self, memory: Memory) -> Memory:
-        """Repeat each key head for its query heads, unless the kernel supports grouped heads."""
+        """Repeat each key head for its query heads, if weights are needed."""
         repeats = self.heads // self.key_heads
-        seen = self.watched or self.watched_in_part
-        if repeats == 1 or (not seen and self.mechanism.fused_scale(self.head_dim) is not None):
+        if repeats == 1 or not (self.watched or self.watched_in_part):
             return memory
         return Memory(*(part.repeat_interleave(repeats, dim=-3) for part in memory))
 
@@ -223,3 +268,18 @@ class MultiHeadAttention(Attentive):
         refuse_positional(self, others)
         check_inputs(query=query, key=key, value=key if value is None else value)
         return self.read(query, self.remember(key, value), mask, first)
+
+
+def _check_sizes(
+    dim: int, heads: int, key_heads: int, head_dim: int | None, aggregate: str
+) -> None:
+    if heads < 1 or key_heads < 1:
+        raise ValueError(f"heads must be at least 1, not heads={heads}, key_heads={key_heads}")
+    if heads % key_heads:
+        raise ValueError(f"heads {heads} is not a multiple of key_heads {key_heads}")
+    if head_dim is not None and head_dim < 1:
+        raise ValueError(f"head_dim must be at least 1, not {head_dim}")
+    if head_dim is None and dim % heads:
+        raise ValueError(f"dim {dim} is not a multiple of heads {heads}; set head_dim")
+    if aggregate not in get_args(Aggregate):
+        raise ValueError(f"aggregate must be one of {get_args(Aggregate)}, not '{aggregate}'")

@@ -14,6 +14,7 @@ from heedful.attention.normalizers.registry import (
     register_normalizer,
 )
 from heedful.attention.normalizers.sampled_hard import SampledHard
+from heedful.attention.normalizers.sink_softmax import SinkSoftmax, sink_softmax
 from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
 from heedful.attention.normalizers.sparsemax import Sparsemax, sparsemax
@@ -30,6 +31,7 @@ __all__ = [
     "PlainSum",
     "Queries",
     "SampledHard",
+    "SinkSoftmax",
     "Softmax",
     "SoftmaxOffByOne",
     "Sparsemax",
@@ -38,5 +40,6 @@ __all__ = [
     "entmax_bisect",
     "known_normalizer",
     "register_normalizer",
+    "sink_softmax",
     "sparsemax",
 ]

@@ -71,6 +71,14 @@ class Normalizer(nn.Module):
         """
         return None
 
+    def sink_logits(self) -> Tensor | float | None:
+        """The score of one more key of value 0, if this is a softmax over the keys and it.
+
+        ``[H]``, one for each head, or one for all; None if this is not such a normalizer. Logits
+        enable the fused kernels, which get that key.
+        """
+        return None
+
     def log_probability(
         self, scores: Tensor, allowed: Tensor | None, weights: Tensor
     ) -> Tensor | None:

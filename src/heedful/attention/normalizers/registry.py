@@ -8,6 +8,7 @@ import torch
 from heedful.attention.normalizers.base import Normalizer
 from heedful.attention.normalizers.entmax import Entmax
 from heedful.attention.normalizers.entmax15 import Entmax15
+from heedful.attention.normalizers.sink_softmax import SinkSoftmax
 from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
 from heedful.attention.normalizers.sparsemax import Sparsemax
@@ -21,6 +22,7 @@ _builders: Named[BuildNormalizer] = Named(
     {
         "softmax": lambda heads: Softmax(),
         "softmax-off-by-one": lambda heads: SoftmaxOffByOne(),
+        "sink-softmax": SinkSoftmax,
         "sparsemax": lambda heads: Sparsemax(),
         "entmax15": lambda heads: Entmax15(),
         "entmax": lambda heads: Entmax(torch.full((heads, 1, 1), 1.5), learned=True),

@@ -4,11 +4,10 @@ The same as a softmax with one more key, whose score is 0 and whose value is 0. 
 "Attention Is Off By One".
 """
 
-import torch
 from torch import Tensor
 
 from heedful.attention.normalizers.base import Normalizer, Queries
-from heedful.attention.normalizers.preparing import check_scores, filled, finished, widened
+from heedful.attention.normalizers.sink_softmax import sink_softmax
 
 
 def softmax_off_by_one(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -26,23 +25,19 @@ def softmax_off_by_one(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         ValueError: ``allowed`` does not broadcast to the scores.
 
     Example:
+        >>> import torch
         >>> softmax_off_by_one(torch.tensor([[0.0, 0.0], [999.0, 0.0]]))
         tensor([[0.3333, 0.3333],
                 [1.0000, 0.0000]])
     """
-    check_scores(scores, allowed)
-    if not scores.shape[-1]:
-        return scores
-    wide = filled(widened(scores), allowed)
-    # S / (1 + S) = sigmoid(log S), for the sum S of the exponentials; the rest is a softmax.
-    share = torch.sigmoid(torch.logsumexp(wide, dim=-1, keepdim=True))
-    return finished(torch.softmax(wide, dim=-1) * share, scores, allowed)
+    return sink_softmax(scores, 0.0, allowed)
 
 
 class SoftmaxOffByOne(Normalizer):
     """:func:`softmax_off_by_one` as a normalizer.
 
     Example:
+        >>> import torch
         >>> SoftmaxOffByOne()(torch.zeros(1, 3))
         tensor([[0.2500, 0.2500, 0.2500]])
     """
@@ -51,3 +46,6 @@ class SoftmaxOffByOne(Normalizer):
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
     ) -> Tensor:
         return softmax_off_by_one(scores, allowed)
+
+    def sink_logits(self) -> float:
+        return 0.0

@@ -11,6 +11,7 @@ from heedful.attention.scores.general import General
 from heedful.attention.scores.location import Location
 from heedful.attention.scores.registry import build_score, known_score, register_score
 from heedful.attention.scores.scaled_dot import ScaledDot
+from heedful.attention.scores.soft_capped import SoftCapped
 
 __all__ = [
     "Additive",
@@ -23,6 +24,7 @@ __all__ = [
     "Location",
     "ScaledDot",
     "Score",
+    "SoftCapped",
     "build_score",
     "known_score",
     "register_score",

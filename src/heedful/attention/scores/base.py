@@ -40,6 +40,13 @@ class Score(nn.Module):
         """
         return None
 
+    def capped_dot(self, width: int) -> tuple[float, float] | None:
+        """The factor and c, if :meth:`compare` is ``c tanh(factor · qᵀk / c)``; else None.
+
+        Numbers enable FlexAttention on NVIDIA GPUs.
+        """
+        return None
+
     def tanh_vector(self) -> Tensor | None:
         """``v [D]``, if :meth:`compare` is ``vᵀ tanh(query + key)``; else None.
 

@@ -10,6 +10,7 @@ from heedful.attention.scores.dot import Dot
 from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
 from heedful.attention.scores.scaled_dot import ScaledDot
+from heedful.attention.scores.soft_capped import SoftCapped
 from heedful.basics.named import Named
 
 BuildScore = Callable[[int], Score]
@@ -25,6 +26,7 @@ _builders: Named[BuildScore] = Named(
         "concat": lambda width: Concat(width, width, width),
         "cosine": lambda width: Cosine(),
         "gaussian": lambda width: Gaussian(),
+        "soft-capped": lambda width: SoftCapped(),
     },
 )
 

@@ -81,7 +81,7 @@ def _remembering(reader: MultiHeadAttention) -> list[nn.Module]:
     parts = reader.mechanism
     if type(parts.score) not in (Dot, ScaledDot) or parts.positions is not None:
         raise NotFusedError
-    if reader.value_projection is None:
+    if reader.value_projection is None or not reader.projects_only:
         raise NotFusedError
     return [reader.key_projection, reader.value_projection]
 
