@@ -9,6 +9,7 @@ from typing import Any
 
 from heedful.evaluation.significance import compare_systems
 from heedful.runs.opening import open_run
+from heedful.training.cost import cost_to, loss_curve
 from heedful.training.tuning_record import read_tuning
 from reporting import machine, said
 
@@ -71,7 +72,7 @@ def _row(row: Any, out: Path) -> dict[str, Any]:
         "operations": best.operations,
         "search_minutes": sum(trial.minutes for trial in found.trials),
         "search_operations": sum(trial.operations for trial in found.trials),
-        "curve": loss_curve(run.metrics_file),
+        "curve": loss_curve(run.metrics()),
         "outputs": (folder / best.folder / "test.txt").read_text(encoding="utf-8").splitlines(),
         "references": [pair.target for pair in run.pairs("test")],
     }
@@ -104,62 +105,20 @@ def _against(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any] 
 
 # Training cost
 
-Point = tuple[float, float, float]
-"""A validation loss, and the floating-point operations and minutes of training until then."""
-
-
-def loss_curve(metrics: Path) -> list[Point]:
-    """The validations of a run, with the training cost until their step."""
-    spent = [(0, 0.0, 0.0)]
-    points: list[Point] = []
-    losses = []
-    for line in metrics.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        if record["kind"] == "train":
-            spent.append((record["step"], record["operations"], record["seconds"] / 60))
-        else:
-            losses.append((record["step"], record["loss"]))
-    for step, loss in losses:
-        before = max(each for each in spent if each[0] <= step)
-        after = min((each for each in spent if each[0] >= step), default=before)
-        share = (step - before[0]) / max(1, after[0] - before[0])
-        operations, minutes = (
-            before[place] + share * (after[place] - before[place]) for place in (1, 2)
-        )
-        points.append((loss, operations, minutes))
-    return points
-
-
-def cost_to(level: float, curve: Sequence[Point]) -> dict[str, Any] | None:
-    """The cost to reach a validation loss, interpolated linearly between validations.
-
-    Returns:
-        ``operations`` and ``minutes``, with ``at_most`` if the first validation is already below
-        the loss; None if it is never reached.
-    """
-    before: Point | None = None
-    for point in curve:
-        if point[0] <= level:
-            if before is None:
-                return {"operations": point[1], "minutes": point[2], "at_most": point[0] < level}
-            share = (before[0] - level) / (before[0] - point[0])
-            operations, minutes = (
-                before[place] + share * (point[place] - before[place]) for place in (1, 2)
-            )
-            return {"operations": operations, "minutes": minutes, "at_most": False}
-        before = point
-    return None
-
 
 def _add_costs(rows: list[dict[str, Any]]) -> None:
     """The cost to reach the loss that all rows of a table reach, and that of the best attention
     models."""
-    bests = sorted(min(point[0] for point in row["curve"]) for row in rows)
+    bests = sorted(min(point.loss for point in row["curve"]) for row in rows)
     # All reach the worst system's best loss; the median's best loss separates the better ones.
     levels = sorted({bests[-1], bests[len(bests) // 2]}, reverse=True)
     for row in rows:
-        row["best_loss"] = min(point[0] for point in row["curve"])
-        row["cost"] = [{"loss": level, "spent": cost_to(level, row["curve"])} for level in levels]
+        row["best_loss"] = min(point.loss for point in row["curve"])
+        spent = [cost_to(level, row["curve"]) for level in levels]
+        row["cost"] = [
+            {"loss": level, "spent": None if one is None else one._asdict()}
+            for level, one in zip(levels, spent, strict=True)
+        ]
 
 
 # Markdown

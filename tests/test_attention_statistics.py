@@ -53,6 +53,24 @@ def test_known_weights_by_hand() -> None:
     assert found.coverage_error == pytest.approx((0.5 + 0.75) / 2)
 
 
+def test_heads_agree_as_far_as_their_weights_overlap() -> None:
+    rows = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    other = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.0, 2.0]])  # normalized: the last is 1
+    sums = _Sums(3)
+    sums.add(
+        torch.stack([rows, other, rows])[None],
+        torch.tensor([2]),
+        torch.tensor([3]),
+        causal=False,
+        covering=False,
+    )
+    found = [each.agreement for each in sums.statistics("module", ("target", "source"))]
+    # Head 1 and 2 share 0.75 and 0 of their weight; head 1 and 3 are equal.
+    assert found == pytest.approx([(0.375 + 1) / 2, 0.375, (0.375 + 1) / 2])
+    one_head = measured(torch.full((1, 1, 2, 2), 0.5), [2], [2])
+    assert one_head.agreement is None
+
+
 def test_later_tokens_are_not_allowed_and_a_single_key_is_no_choice() -> None:
     weights = torch.full((1, 1, 3, 3), 1 / 3)
     weights[0, 0] = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]])

@@ -168,27 +168,3 @@ def test_every_row_is_a_recipe_that_comes_with_heedful(driver: Any) -> None:
         assert recipe.data.test
         assert recipe.tune, "all rows say what is searched"
         assert row.against in {other.key for other in rows}
-
-
-def test_what_was_spent_is_linear_between_validations(driver: Any, tmp_path: Path) -> None:
-    collecting = importlib.import_module("results_collect")
-    lines = [
-        {"kind": "train", "step": 10, "operations": 100.0, "seconds": 60.0},
-        {"kind": "validation", "step": 15, "loss": 4.0},
-        {"kind": "train", "step": 20, "operations": 200.0, "seconds": 180.0},
-        {"kind": "validation", "step": 20, "loss": 2.0},
-        {"kind": "validation", "step": 30, "loss": 3.0},
-        {"kind": "train", "step": 30, "operations": 300.0, "seconds": 240.0},
-    ]
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    curve = collecting.loss_curve(path)
-    assert curve == [(4.0, 150.0, 2.0), (2.0, 200.0, 3.0), (3.0, 300.0, 4.0)]
-    assert collecting.cost_to(3.0, curve) == {
-        "operations": pytest.approx(175.0),
-        "minutes": pytest.approx(2.5),
-        "at_most": False,
-    }
-    assert collecting.cost_to(4.5, curve) == {"operations": 150.0, "minutes": 2.0, "at_most": True}
-    assert collecting.cost_to(4.0, curve)["at_most"] is False
-    assert collecting.cost_to(1.9, curve) is None

@@ -3,13 +3,34 @@
 import inspect
 from collections.abc import Callable, Iterable
 from inspect import Parameter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import typer
 
 from heedful.tasks.options import parameters
 
 T = TypeVar("T")
+
+
+class Machine(Protocol):
+    """The options that set where a run is trained."""
+
+    @property
+    def device(self) -> str | None: ...
+    @property
+    def threads(self) -> int | None: ...
+    @property
+    def precision(self) -> str | None: ...
+
+
+def machine_settings(options: Machine) -> list[str]:
+    """The overrides of a recipe that ``--device``, ``--threads`` and ``--precision`` stand for."""
+    given = {
+        "device": options.device,
+        "threads": options.threads,
+        "precision": options.precision,
+    }
+    return [f"training.{name}={value}" for name, value in given.items() if value is not None]
 
 
 def merge_parameters(groups: Iterable[list[Parameter]]) -> list[Parameter]:

@@ -112,7 +112,7 @@ def _evaluate_run(
     path: Path, data: list[str] | None, values: dict[str, Any], last: _Last
 ) -> "Evaluation":
     from heedful.interop.engines import load_predictor
-    from heedful.runs.summary import record
+    from heedful.tasks.scoring import record_evaluation
     from heedful.tasks.spec import spec_of_run
 
     run, spec = spec_of_run(path)
@@ -124,9 +124,7 @@ def _evaluate_run(
     if last.output is not None:
         _write_outputs(last.output, found)
     if data is None:
-        how = {"checkpoint": run.chosen(last.checkpoint).path.name, "precision": last.precision}
-        scores = {name: figure.recorded() for name, figure in found.figures.items()}
-        record(run, {**how, **found.settings, "scores": scores})
+        record_evaluation(run, found, opening)
     return found
 
 

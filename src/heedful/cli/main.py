@@ -120,6 +120,7 @@ def _register() -> None:
     """Register all commands. Their modules import PyTorch only when a command runs."""
     from heedful.cli import (
         check,
+        compare,
         data,
         demo,
         evaluate,
@@ -141,6 +142,7 @@ def _register() -> None:
         demo,
         train,
         tune,
+        compare,
         predict,
         task_commands,
         view,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_function, merge_parameters
+from heedful.cli.commands import add_function, machine_settings, merge_parameters
 from heedful.tasks.options import parameters
 from heedful.tasks.spec import TaskSpec, specs
 
@@ -124,9 +124,7 @@ def _run(values: dict[str, Any]) -> None:
     recipe, out, data, task = (values.pop(one.name) for one in _first())
     if out is None:
         raise UserError("--out RUN is missing: give the folder of the run")
-    machine = {"device": options.device, "threads": options.threads, "precision": options.precision}
-    settings = [f"training.{name}={value}" for name, value in machine.items() if value is not None]
-    changes = [*(options.overrides or []), *settings]
+    changes = [*(options.overrides or []), *machine_settings(options)]
     by_option = _trainable()
     if recipe is not None and task is not None and not by_option[task].takes_recipe:
         raise UserError(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.commands import add_command
+from heedful.cli.commands import add_command, machine_settings
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,9 @@ def _run(options: Tune) -> None:
     from heedful.training.tuning import tune as search
     from heedful.training.tuning_record import read_tuning, tables_of
 
-    machine = {"device": options.device, "threads": options.threads, "precision": options.precision}
-    settings = [f"training.{name}={value}" for name, value in machine.items() if value is not None]
     path = find_recipe(options.recipe)
-    tables = with_overrides(read_recipe(path), [*(options.overrides or []), *settings])
+    settings = [*(options.overrides or []), *machine_settings(options)]
+    tables = with_overrides(read_recipe(path), settings)
     if options.start_from is None:
         check_recipe(tables, str(path))
     finished = search(

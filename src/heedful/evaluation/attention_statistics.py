@@ -59,6 +59,9 @@ class HeadStatistics:
     mass: float
     covered: float | None
     coverage_error: float | None
+    agreement: float | None = None
+    """Mean over rows and other heads of the overlap Σ min(p, q) of the normalized weights of this
+    head and another: 1 if they are equal, 0 if they attend to different keys; None for one head."""
 
 
 def attention_statistics(
@@ -151,6 +154,7 @@ class _Sums:
         self.mass = self.entropy.clone()
         self.covered = self.entropy.clone()
         self.error = self.entropy.clone()
+        self.overlap = self.entropy.clone()
 
     def add(
         self, weights: Tensor, queries: Tensor, keys: Tensor, *, causal: bool, covering: bool
@@ -174,6 +178,10 @@ class _Sums:
         self.relative += (entropy / choices.clamp(min=2).log()[:, None]).sum((0, 2))
         self.peak += shares.amax(3).sum((0, 2))
         self.mass += mass.sum((0, 2))
+        for head in range(shares.shape[1]):
+            common = torch.minimum(shares[:, head, None], shares).sum(3)  # [B, H, Q]
+            common[:, head] = 0.0
+            self.overlap[head] += common.sum()
         if covering:
             received = weights.sum(2)  # [B, H, K]
             tokens = columns & (torch.arange(weights.shape[3]) < keys.cpu()[:, None] - 1)
@@ -197,6 +205,11 @@ class _Sums:
                 mass=self.mass[head].item() / self.rows,
                 covered=self.covered[head].item() / tokens if tokens else None,
                 coverage_error=self.error[head].item() / tokens if tokens else None,
+                agreement=self._agreement(head),
             )
             for head in range(len(self.entropy))
         ]
+
+    def _agreement(self, head: int) -> float | None:
+        others = len(self.overlap) - 1
+        return self.overlap[head].item() / self.rows / others if others else None

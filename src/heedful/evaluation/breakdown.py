@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.evaluation.metrics import Score, score_statistics
@@ -139,21 +139,55 @@ def bucket_statistics(
     """Like :func:`score_by_length`, with statistics that were collected before."""
     for each in statistics:
         _check_sources(len(sources), len(each.values))
-    unit = unit or natural_unit(sources)
+    return [
+        LengthBucket(
+            shortest=found.shortest,
+            longest=found.longest,
+            unit=found.unit,
+            count=len(found.rows),
+            scores=[
+                score_statistics(each.subset(found.rows), bootstrap, seed) for each in statistics
+            ],
+        )
+        for found in rows_by_length(sources, unit=unit, bounds=bounds)
+    ]
+
+
+class LengthRows(NamedTuple):
+    """The rows of the texts with ``shortest`` to ``longest`` units (None: no upper limit)."""
+
+    shortest: int
+    longest: int | None
+    unit: LengthUnit
+    rows: list[int]
+
+
+def rows_by_length(
+    texts: Sequence[str],
+    *,
+    unit: LengthUnit | None = None,
+    bounds: Sequence[int] | None = None,
+) -> list[LengthRows]:
+    """Divide texts by length; the arguments and errors are those of :func:`score_by_length`.
+
+    Example:
+        >>> [(each.shortest, each.longest, each.rows) for each in rows_by_length(["a", "b c " * 4])]
+        [(1, 5, [0]), (6, 10, [1])]
+    """
+    unit = unit or natural_unit(texts)
     bounds = bounds or (WORD_BOUNDS if unit == "words" else CHARACTER_BOUNDS)
     if list(bounds) != sorted(set(bounds)) or bounds[0] < 1:
         raise UserError(f"length bounds {list(bounds)} must be increasing whole numbers above 0")
     rows: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
-    for index, source in enumerate(sources):
-        length = len(source.split()) if unit == "words" else len(source.strip())
+    for index, text in enumerate(texts):
+        length = len(text.split()) if unit == "words" else len(text.strip())
         rows[sum(length > bound for bound in bounds)].append(index)
     return [
-        LengthBucket(
-            shortest=bounds[place - 1] + 1 if place else min(1, _shortest(sources, chosen)),
+        LengthRows(
+            shortest=bounds[place - 1] + 1 if place else min(1, _shortest(texts, chosen)),
             longest=bounds[place] if place < len(bounds) else None,
             unit=unit,
-            count=len(chosen),
-            scores=[score_statistics(each.subset(chosen), bootstrap, seed) for each in statistics],
+            rows=chosen,
         )
         for place, chosen in enumerate(rows)
         if chosen

@@ -43,6 +43,33 @@ class ReportTable:
 
 
 @dataclass(frozen=True)
+class Examples:
+    """The test examples with their outputs, for comparing runs example by example.
+
+    Attributes:
+        inputs: the inputs as text.
+        references: the reference outputs.
+        outputs: the outputs.
+        measures: figure → how it is computed from examples
+            (:func:`heedful.evaluation.statistics.measure`), as JSON.
+    """
+
+    inputs: Sequence[str]
+    references: Sequence[str]
+    outputs: Sequence[str]
+    measures: Mapping[str, Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The examples as a value that :mod:`json` can write."""
+        return {
+            "inputs": list(self.inputs),
+            "references": list(self.references),
+            "outputs": list(self.outputs),
+            "measures": dict(self.measures),
+        }
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The results of evaluating a run, or outputs in files.
 
@@ -53,6 +80,8 @@ class Evaluation:
         tables: the tables to show; if empty, a table of the figures.
         details: all results as a JSON object; the figures if None.
         settings: how they were computed, e.g. checkpoint and precision; recorded with the figures.
+        examples: the examples one by one; None if runs cannot be compared in this way.
+        attention: statistics of each attention head, if they were measured.
     """
 
     title: str
@@ -61,6 +90,8 @@ class Evaluation:
     tables: Sequence[ReportTable] = ()
     details: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    examples: Examples | None = None
+    attention: Sequence[Mapping[str, Any]] = ()
 
     def shown(self) -> list[ReportTable]:
         """The tables to show."""

@@ -216,12 +216,13 @@ class Report:
                 f"{each.sharpness:.3f}",
                 share(each.covered),
                 "" if each.coverage_error is None else f"{each.coverage_error:.3f}",
+                "" if each.agreement is None else f"{each.agreement:.3f}",
             )
             for each in self.attention
         ]
         header = (
             *("module", "head", "from", "entropy", "of its greatest", "largest weight"),
-            *(f"source covered (≥ {COVERED:g})", "mean |Σ − 1|"),
+            *(f"source covered (≥ {COVERED:g})", "mean |Σ − 1|", "agreement"),
         )
         return ReportTable("attention while writing the references", header, rows)
 

@@ -16,7 +16,7 @@ from heedful.evaluation.statistics import (
     DEFAULT_SEED,
     METRICS,
     MetricName,
-    SentenceStatistics,
+    Statistics,
     check_parallel,
     collect,
     draw_swaps,
@@ -96,36 +96,26 @@ def compare_systems(
 
 
 def compare_statistics(
-    one: SentenceStatistics,
-    two: SentenceStatistics,
+    one: Statistics,
+    two: Statistics,
     *,
     resamples: int = 1000,
     trials: int = 10_000,
     seed: int = DEFAULT_SEED,
     level: float = 0.05,
 ) -> Comparison:
-    """Compare two systems by statistics of one metric that were collected before."""
-    score_one, score_two = one.score(), two.score()
-    seen = abs(float(score_one.score) - float(score_two.score))
+    """Compare two systems by statistics of one figure that were collected before."""
+    first, second = (each.value_of_sum(each.values.sum(axis=0)) for each in (one, two))
+    seen = abs(first - second)
     by_resampling = _bootstrap_p(one, two, seen, resamples, seed)
     by_swapping = _randomisation_p(one, two, seen, trials, seed)
     better: Literal["first", "second"] | None = None
     if max(by_resampling, by_swapping) < level:
-        first_is_better = (score_one.score > score_two.score) != (score_one.name == "TER")
-        better = "first" if first_is_better else "second"
-    return Comparison(
-        score_one.name,
-        float(score_one.score),
-        float(score_two.score),
-        by_resampling,
-        by_swapping,
-        better,
-    )
+        better = "first" if (first > second) == one.rises else "second"
+    return Comparison(one.name, first, second, by_resampling, by_swapping, better)
 
 
-def _bootstrap_p(
-    one: SentenceStatistics, two: SentenceStatistics, seen: float, resamples: int, seed: int
-) -> float:
+def _bootstrap_p(one: Statistics, two: Statistics, seen: float, resamples: int, seed: int) -> float:
     differences = np.array(
         [
             abs(one.value_of_sum(times @ one.values) - two.value_of_sum(times @ two.values))
@@ -136,7 +126,7 @@ def _bootstrap_p(
 
 
 def _randomisation_p(
-    one: SentenceStatistics, two: SentenceStatistics, seen: float, trials: int, seed: int
+    one: Statistics, two: Statistics, seen: float, trials: int, seed: int
 ) -> float:
     of_two = two.values.sum(0)
     total = one.values.sum(0) + of_two

@@ -9,9 +9,9 @@ Letters: `N` sentences, `S` statistics of one sentence, `R` resamples.
 
 import copy
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,50 @@ DEFAULT_SEED = 12345
 _BLOCK = 64
 
 
+class Statistics(Protocol):
+    """Statistics of examples whose sum determines a figure."""
+
+    @property
+    def name(self) -> str:
+        """The name of the figure."""
+        ...
+
+    @property
+    def rises(self) -> bool:
+        """Whether a higher value is better."""
+        ...
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """`[N, S]`, the statistics of each example."""
+        ...
+
+    def value_of_sum(self, total: NDArray[np.float64]) -> float:
+        """The figure for summed statistics `[S]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class MeanStatistics:
+    """Statistics of a figure that is a mean over examples, such as the accuracy.
+
+    Attributes:
+        name: the name of the figure.
+        values: `[N, 2]`: a sum and a count for each example.
+        scale: factor of the mean: 100 for per cent.
+        rises: whether a higher value is better.
+    """
+
+    name: str
+    values: NDArray[np.float64]
+    scale: float = 1.0
+    rises: bool = True
+
+    def value_of_sum(self, total: NDArray[np.float64]) -> float:
+        """The mean for summed statistics `[2]`."""
+        return float(self.scale * total[0] / max(total[1], 1.0))
+
+
 @dataclass(frozen=True)
 class SentenceStatistics:
     """The statistics of all sentences for one metric.
@@ -44,6 +88,16 @@ class SentenceStatistics:
 
     metric: SacrebleuMetric
     values: NDArray[np.float64]
+
+    @property
+    def name(self) -> str:
+        """sacrebleu's name of the metric."""
+        return str(self.score().name)
+
+    @property
+    def rises(self) -> bool:
+        """Whether a higher value is better."""
+        return not isinstance(self.metric, TER)
 
     def score(self, rows: Sequence[int] | NDArray[np.intp] | None = None) -> SacrebleuScore:
         """The score of all sentences, or of ``rows``."""
@@ -79,13 +133,37 @@ class SentenceStatistics:
         return SentenceStatistics(self.metric, self.values[np.asarray(rows, dtype=np.intp)])
 
     def resampled(self, resamples: int, seed: int) -> NDArray[np.float64]:
-        """Scores `[R]` of corpora drawn with replacement from this one (Koehn 2004, section 3)."""
-        return np.array(
-            [
-                self.value_of_sum(times @ self.values)
-                for times in draw_with_replacement(len(self.values), resamples, seed)
-            ]
-        )
+        """See :func:`resample`."""
+        return resample(self, resamples, seed)
+
+
+def resample(statistics: Statistics, resamples: int, seed: int) -> NDArray[np.float64]:
+    """Figures `[R]` of corpora drawn with replacement from this one (Koehn 2004, section 3)."""
+    return np.array(
+        [
+            statistics.value_of_sum(times @ statistics.values)
+            for times in draw_with_replacement(len(statistics.values), resamples, seed)
+        ]
+    )
+
+
+def measure(
+    name: str, settings: Mapping[str, Any], outputs: Sequence[str], references: Sequence[str]
+) -> Statistics:
+    """The statistics that ``Examples.measures`` describes.
+
+    Args:
+        name: the name of the figure.
+        settings: ``kind`` is ``mean`` (with ``values`` and ``scale``) or a metric (with
+            ``tokenise`` and ``lowercase``).
+        outputs: one for each example.
+        references: one for each output.
+    """
+    how = {key: value for key, value in settings.items() if key != "kind"}
+    if settings["kind"] == "mean":
+        values = np.array(how.pop("values"), dtype=np.float64)
+        return MeanStatistics(name, values, **how)
+    return collect(settings["kind"], outputs, references, **how)
 
 
 def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:

@@ -116,12 +116,21 @@ def with_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[
         key, equals, text = override.partition("=")
         if not equals:
             raise UserError(f"--set {override}: expected key=value, as in training.max_steps=500")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        result = with_setting(result, key.strip(), value, f"--set {override}")
+        result = with_setting(result, key.strip(), read_value(text), f"--set {override}")
     return result
+
+
+def read_value(text: str) -> Any:
+    """The value of a setting from the command line: TOML, or the text itself if it is not TOML.
+
+    Example:
+        >>> read_value("0.1"), read_value("dot"), read_value('["a", 1]')
+        (0.1, 'dot', ['a', 1])
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def with_setting(tables: Mapping[str, Any], key: str, value: Any, where: str) -> dict[str, Any]:

@@ -94,6 +94,11 @@ def load_file(path: str | Path) -> None:
     _loaded[whole] = content_hash(whole)
 
 
+def loaded_files() -> list[Path]:
+    """The plug-in files that were imported."""
+    return list(_loaded)
+
+
 def kinds() -> list[Kind]:
     """All tasks, sorted by their ``place``, then by name."""
     load_plugins()

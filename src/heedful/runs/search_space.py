@@ -8,20 +8,21 @@ from pydantic import Field, model_validator
 from heedful.basics.errors import UserError
 from heedful.basics.settings import Settings
 
+NOT_COMPARABLE = frozenset(
+    {
+        *("data.train", "data.validation", "data.test", "data.source", "data.target"),
+        *("data.encoding", "data.validation_share", "data.test_share", "training.choose_by"),
+        *("evaluation.tokenise", "evaluation.validation_pairs"),
+    }
+)
+"""Settings that change what figures measure."""
 _FIXED = {
     "seed": "a seed is not chosen by validation; --seeds trains the winner with several",
     "task": "all trials must train the same task",
     "training.max_minutes": "--minutes sets it for all trials",
     "training.device": "it does not change what the model learns",
     "training.threads": "it does not change what the model learns",
-    **dict.fromkeys(
-        (
-            *("data.train", "data.validation", "data.test", "data.source", "data.target"),
-            *("data.encoding", "data.validation_share", "data.test_share", "training.choose_by"),
-            *("evaluation.tokenise", "evaluation.validation_pairs"),
-        ),
-        "the figures of trials would not be comparable",
-    ),
+    **dict.fromkeys(NOT_COMPARABLE, "the figures of trials would not be comparable"),
 }
 
 

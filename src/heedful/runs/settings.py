@@ -44,6 +44,11 @@ class FileSettings(Settings):
         return bool(self.validation or self.validation_share)
 
     @property
+    def is_tested(self) -> bool:
+        """Whether the run has test data."""
+        return bool(self.test or self.test_share)
+
+    @property
     def files(self) -> dict[str, list[str]]:
         """The paths of each part."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
@@ -162,6 +167,11 @@ class Recipe(Settings):
     def is_validated(self) -> bool:
         """Whether the run has validation data."""
         return any(table.is_validated for table in self.data_tables().values())
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether the run has test data."""
+        return any(table.is_tested for table in self.data_tables().values())
 
     def data_tables(self) -> "dict[str, FileSettings]":
         """The tables with data files, by their dotted key."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from heedful.data.columns import Codec
-    from heedful.evaluation.outcome import Evaluation, Figure
+    from heedful.evaluation.outcome import Evaluation, Examples, Figure
     from heedful.runs.run import Run
     from heedful.runs.start import Start
     from heedful.training.column_task import ColumnTask
@@ -249,7 +249,21 @@ class ColumnSpec(TaskSpec):
         results = opening.load(run.path).predict([self._input_of(one) for one in examples])
         outputs = [self.write_result(one) for one in results]
         title = f"{len(examples):,} examples"
-        return Evaluation(title, self.figures(examples, results), outputs)
+        figures = self.figures(examples, results)
+        return Evaluation(title, figures, outputs, examples=self._one_by_one(examples, outputs))
+
+    def _one_by_one(self, examples: Sequence[Any], outputs: Sequence[str]) -> "Examples | None":
+        """The examples for comparing runs; None if the task has no references."""
+        from heedful.evaluation.outcome import Examples
+
+        try:
+            references = [self.reference(one) for one in examples]
+        except NotImplementedError:
+            return None
+        right = [[float(a == b), 1.0] for a, b in zip(outputs, references, strict=True)]
+        inputs = [self._input_of(one).model_dump_json() for one in examples]
+        exact = {"kind": "mean", "values": right, "scale": 100.0}
+        return Examples(inputs, references, outputs, {"exact match": exact})
 
     def _input_of(self, example: BaseModel) -> BaseModel:
         """The input of an example, without the output that it also has."""

@@ -250,6 +250,10 @@ class TaskSpec(Kind, ServerSpec):
         """
         return NoOptions
 
+    def comparison_options(self) -> Any:
+        """What ``heedful compare`` measures: an instance of :meth:`evaluation_options`."""
+        return self.evaluation_options()()
+
     def evaluate(
         self, run: Any, data: Sequence[str] | None, options: Any, opening: Opening
     ) -> "Evaluation":

@@ -5,6 +5,7 @@ import math
 import sys
 import time
 import unicodedata
+from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Self, TextIO, cast
 
@@ -12,6 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from heedful.training.protocol import Sample
+
+Later = Callable[[], float | None]
+"""Returns the estimated seconds of the trainings that follow this one; None if unknown."""
 
 
 class _StandardError:
@@ -51,9 +55,14 @@ class Report:
     """Shows step, epoch, loss, tokens/s, operations and remaining time, on standard error."""
 
     def __init__(
-        self, max_steps: int, weight_name: str = "tokens", max_minutes: float | None = None
+        self,
+        max_steps: int,
+        max_minutes: float | None = None,
+        *,
+        weight_name: str = "tokens",
+        later: Later | None = None,
     ) -> None:
-        self.max_steps = max_steps
+        self.max_steps, self.later = max_steps, later
         self.max_seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.weight_name = weight_name
         self.console = Console(
@@ -97,12 +106,18 @@ class Report:
         if self.live:
             left = self._left(step, seconds, (now - began) / max(1, step - first))
             self._bar.update(
-                self._task, completed=step, left=f"{_duration(left)} left" if step > first else ""
+                self._task, completed=step, left=self._left_text(left) if step > first else ""
             )
 
     def _left(self, step: int, seconds: float, a_step: float) -> float:
         """Seconds until the last step or the time limit."""
         return max(0.0, min((self.max_steps - step) * a_step, self.max_seconds - seconds))
+
+    def _left_text(self, seconds: float) -> str:
+        """The remaining time of this training and, in a comparison, of all of them."""
+        after = None if self.later is None else self.later()
+        rest = "" if after is None else f", {duration(seconds + after)} for all"
+        return f"{duration(seconds)} left{rest}"
 
     def logged(self, step: int, epoch: int, figures: dict[str, float | int]) -> None:
         """Show training figures."""
@@ -117,7 +132,7 @@ class Report:
         now = time.monotonic()
         began, first = self._first or (now, step)
         left = self._left(step, figures["seconds"], (now - began) / max(1, step - first))
-        self.message(f"step {step:,}/{self.max_steps:,} · {facts} · {_duration(left)} left")
+        self.message(f"step {step:,}/{self.max_steps:,} · {facts} · {self._left_text(left)}")
 
     def validated(self, step: int, figures: dict[str, float], samples: list[Sample]) -> None:
         """Show the figures and samples of a validation."""
@@ -145,7 +160,13 @@ def _printable(text: str) -> str:
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    Example:
+        >>> duration(75), duration(3675)
+        ('1:15', '1:01:15')
+    """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -41,7 +41,7 @@ from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop
 from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, temporary_files, with_file_names
-from heedful.training.report import Report
+from heedful.training.report import Later, Report
 from heedful.training.resuming import require_same
 from heedful.training.warm_start import find_start, open_start, with_start
 
@@ -53,6 +53,7 @@ def train(
     data: str | Path | Rows | None = None,
     start_from: str | Path | None = None,
     stop: Stop | None = None,
+    later: Later | None = None,
 ) -> bool:
     """Train a recipe in a run folder, or resume the run there exactly where it stopped.
 
@@ -67,6 +68,7 @@ def train(
             stored it.
         stop: called after each validation with its step and figures; returns a reason to end
             training, or None. A run that was ended in this way is not resumed.
+        later: returns the estimated seconds of trainings that follow, for the progress bar.
 
     Returns:
         True when training has ended; False if it was interrupted (repeat the call to resume).
@@ -80,6 +82,30 @@ def train(
     recipe = checked.model_copy(update={"tune": {}})
     device = choose_device(recipe.training.device)
     precision = check_precision(recipe.training.precision, device)
+    with _prepared(folder, recipe, data, start_from) as run:
+        return _train(run, recipe, device, precision, stop, later)
+
+
+def prepare(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    data: str | Path | None = None,
+    start_from: str | Path | None = None,
+) -> Run:
+    """Prepare a run without training it; :func:`train` then trains it.
+
+    The arguments and errors are those of :func:`train`.
+    """
+    with _prepared(Path(out), recipe.model_copy(update={"tune": {}}), data, start_from) as run:
+        return run
+
+
+@contextlib.contextmanager
+def _prepared(
+    folder: Path, recipe: Recipe, data: str | Path | Rows | None, start_from: str | Path | None
+) -> Iterator[Run]:
+    """The run in a folder, prepared if it is new, and locked while the block runs."""
     kind_of(recipe).require_usable(recipe)
     keep_freed_memory()
     threads = with_threads(recipe.training.threads or torch.get_num_threads())
@@ -91,7 +117,7 @@ def train(
                 data = stack.enter_context(temporary_files(recipe, data, folder))
             data_folder = None if data is None else Path(data)
             run = _open_or_prepare(folder, recipe, data_folder, start_from)
-        return _train(run, recipe, device, precision, stop)
+        yield run
 
 
 def _checked(
@@ -147,7 +173,12 @@ def _require_free(folder: Path) -> None:
 
 
 def _train(
-    run: Run, recipe: Recipe, device: torch.device, precision: str, stop: Stop | None
+    run: Run,
+    recipe: Recipe,
+    device: torch.device,
+    precision: str,
+    stop: Stop | None,
+    later: Later | None,
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
     copies = TRAINED_COPIES[settings.optimiser]
@@ -157,7 +188,8 @@ def _train(
     if settings.compile:
         compile_method(model, kind.compile_name(run))
     parameters = sum(p.numel() for p in model.parameters())
-    with Report(settings.max_steps, kind.weight_name(run), settings.max_minutes) as report:
+    limits = settings.max_steps, settings.max_minutes
+    with Report(*limits, weight_name=kind.weight_name(run), later=later) as report:
         task, precision = _task(run, model, recipe, device, precision, report)
         loop = Loop(
             task,
@@ -177,12 +209,8 @@ def _train(
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.message(f"{run.path} is already trained: {_summary(run.result)}")
             return True
-        at = f"from step {loop.progress.step:,}" if loop.progress.step else "from the start"
-        report.message(
-            f"training {run.path} {at}: {kind.amount(run)}, "
-            f"{parameters:,} parameters, {precision} on {device.type}"
-        )
-        for text in _without_effect(run, settings):
+        about = f"{parameters:,} parameters, {precision} on {device.type}"
+        for text in [_beginning(run, loop.progress.step, about), *_without_effect(run, settings)]:
             report.message(text)
         # The generator that initialised the weights also drives dropout; checkpoints store its
         # state.
@@ -219,6 +247,11 @@ def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
     tables = recipe.as_tables()
     tables |= {key: own for key, own in run.recipe.as_tables().items() if key in ("data", "tasks")}
     return check_recipe(tables, str(run.path), written=True)
+
+
+def _beginning(run: Run, step: int, about: str) -> str:
+    at = f"from step {step:,}" if step else "from the start"
+    return f"training {run.path} {at}: {kind_of(run.recipe).amount(run)}, {about}"
 
 
 def _without_effect(run: Run, settings: LoopSettings) -> list[str]:

@@ -20,10 +20,17 @@ from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
 from heedful.runs.search_space import SearchSpace
 from heedful.runs.settings import Recipe
-from heedful.runs.shared_preparation import can_share, share_preparation
 from heedful.training.loop import DivergedError
 from heedful.training.optuna_proposals import is_hopeless, propose
 from heedful.training.resuming import flat
+from heedful.training.run_sets import (
+    FILES,
+    HARMLESS,
+    compared_settings,
+    require_empty,
+    require_same_settings,
+    share_with,
+)
 from heedful.training.train import train
 from heedful.training.tuning_record import (
     RECORD,
@@ -37,14 +44,6 @@ from heedful.training.warm_start import start_hash, with_start
 
 BEST = "best.toml"
 _ATTEMPTS = 100
-_HARMLESS = frozenset(
-    {
-        *("training.device", "training.threads", "training.log_every", "training.tensorboard"),
-        *("training.checkpoint_every", "evaluation.samples"),
-    }
-)
-"""Recipe settings that may change when a search is resumed."""
-_FILES = ("data.train", "data.validation", "data.test")
 
 
 def tune(
@@ -143,7 +142,7 @@ class _Search:
         """Resume the search in the folder, or start one."""
         compared_by = self.recipe.training.choose_by
         begun_with: dict[str, Any] = {
-            "recipe": _compared(self.recipe),
+            "recipe": compared_settings(self.recipe),
             "space": {key: searched.as_tables() for key, searched in self.space.items()},
             "pruning": self.pruning,
             **({} if self.start is None else {"weights": start_hash(self.start)}),
@@ -156,16 +155,11 @@ class _Search:
                 "recipe": self._with_later_settings(known.begun_with["recipe"]),
             }
             _allow_unused_limits(known, before["recipe"], begun_with["recipe"])
-            _require_same(self.folder, before, begun_with)
+            require_same_settings(self.folder, before, begun_with, "a search")
             known.begun_with = begun_with
             self.tuning = known
             return
-        other = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
-        if other:
-            raise UserError(
-                f"{self.folder} contains other files ({sorted(other)[0]}); give a new folder "
-                "or a search as --out"
-            )
+        require_empty(self.folder, "a search")
         self.tuning = Tuning(
             begun_with, compared_by, higher=not kind_of(self.recipe).falls(self.recipe, compared_by)
         )
@@ -184,10 +178,10 @@ class _Search:
         """The settings of an existing search, with those that later versions added."""
         tables: Mapping[str, Any] = {}
         own = flat(self.recipe.as_tables())
-        free = {k: v for k, v in own.items() if k in _HARMLESS or k.endswith(_FILES)}
+        free = {k: v for k, v in own.items() if k in HARMLESS or k.endswith(FILES)}
         for key, value in {**free, **known}.items():
             tables = with_setting(tables, key, value, str(self.folder))
-        return _compared(check_recipe(tables, str(self.folder / RECORD), written=True))
+        return compared_settings(check_recipe(tables, str(self.folder / RECORD), written=True))
 
     def run(self, trials: int) -> bool:
         """Train until there are ``trials`` trials; returns False if interrupted."""
@@ -285,7 +279,7 @@ class _Search:
         listed = ", ".join(f"{key} {value}" for key, value in trial.settings.items())
         notice(f"{name}: {folder}, {listed}, seed {trial.seed}")
         recipe = self._recipe(trial)
-        self._share(folder, recipe)
+        share_with(folder, recipe, [self.folder / each.folder for each in self.tuning.trials])
         searched = trial in self.tuning.trials and self.pruning
 
         def stop(step: int, figures: dict[str, float]) -> str | None:
@@ -307,16 +301,6 @@ class _Search:
         validations, _ = read_figures(run, self.tuning.compared_by)
         ended = [trial for trial in self.tuning.trials if trial.ended]
         return is_hopeless(validations, ended, higher=self.tuning.higher)
-
-    def _share(self, folder: Path, recipe: Recipe) -> None:
-        """Share the prepared data of another trial, if any; otherwise training prepares them."""
-        if (folder / "run.json").exists():
-            return
-        for trial in self.tuning.trials:
-            path = self.folder / trial.folder
-            if (path / "run.json").exists() and can_share(open_run(path), recipe):
-                share_preparation(open_run(path), folder, recipe)
-                return
 
     def _record_result(self, trial: Trial, run: Run) -> None:
         """Record the result of a trial's run."""
@@ -341,17 +325,6 @@ class _Search:
             )
 
 
-def _compared(recipe: Recipe) -> dict[str, Any]:
-    """The settings that must not change when a search is resumed, by dotted key."""
-    return {
-        key: value
-        for key, value in flat(recipe.as_tables()).items()
-        if key not in _HARMLESS
-        and not key.startswith("tune.")
-        and not key.endswith(_FILES)  # training compares files by content
-    }
-
-
 def _allow_unused_limits(known: Tuning, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Allow a different time limit if no trial has reached the old or the new one."""
     key = "training.max_minutes"
@@ -360,15 +333,3 @@ def _allow_unused_limits(known: Tuning, before: dict[str, Any], now: dict[str, A
     if ended and all(trial.minutes < limit for trial in ended for limit in limits):
         before.pop(key, None)
         before |= {key: now[key]} if key in now else {}
-
-
-def _require_same(folder: Path, known: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise UserError if the settings of a resumed search have changed."""
-    old, new = flat(known), flat(now)
-    for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key):
-            name = key.removeprefix("recipe.").replace("space.", "[tune] ")
-            raise UserError(
-                f"{folder} was started with {name} = {old.get(key)!r}, now it is {new.get(key)!r}: "
-                "this cannot change when a search is resumed; use another --out"
-            )

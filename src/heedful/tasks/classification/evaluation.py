@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from heedful.data.examples import Labelled
 from heedful.evaluation.classification import score_classification
-from heedful.evaluation.outcome import Figure
+from heedful.evaluation.outcome import Examples, Figure
 from heedful.inference.classifier import Classifier
 from heedful.tasks.texts.score import TextScore
 from heedful.tasks.texts.training import read
@@ -27,4 +27,16 @@ def score_labels(
     )
     figures = {key: Figure(value) for key, value in report.figures().items()}
     tables = report.tables()
-    return TextScore(name, len(examples), "texts", figures, tables, report.as_json(), labels)
+    gold = [example.label for example in examples]
+    right = [[float(one == other), 1.0] for one, other in zip(gold, labels, strict=True)]
+    texts = [" ⏎ ".join(text for text in example.texts if text) for example in examples]
+    return TextScore(
+        name,
+        len(examples),
+        "texts",
+        figures,
+        tables,
+        report.as_json(),
+        labels,
+        Examples(texts, gold, labels, {"accuracy": {"kind": "mean", "values": right}}),
+    )

@@ -1,7 +1,7 @@
 """Evaluation of translations: those of a run, or those of any system in files."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -19,7 +19,7 @@ from heedful.evaluation.alignment_error import (
 )
 from heedful.evaluation.attention_statistics import HeadStatistics, attention_statistics
 from heedful.evaluation.forced_alignment import align_translations
-from heedful.evaluation.outcome import Evaluation, Figure
+from heedful.evaluation.outcome import Evaluation, Examples, Figure
 from heedful.evaluation.report import Report, ReportSettings, build_report
 from heedful.evaluation.statistics import METRICS, check_tokeniser
 from heedful.tasks.pairs.aligners import report_rule
@@ -85,7 +85,21 @@ def evaluate_pairs(
     if options.engine != "torch":
         how["engine"] = options.engine
     used = {} if other is None else {"against_used": other.used}
-    return _evaluation(report, settings, facts | used, own.outputs, how)
+    found = _evaluation(report, settings, facts | used, own.outputs, how)
+    measures = {
+        score.name: {
+            "kind": name,
+            "tokenise": settings.tokenise,
+            "lowercase": settings.lowercase,
+        }
+        for name, score in zip(settings.metrics, report.scores, strict=True)
+    }
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    return replace(
+        found,
+        examples=Examples(sources, references, own.outputs, measures),
+        attention=[asdict(each) for each in own.attention],
+    )
 
 
 def evaluate_files(options: PairEvaluation) -> Evaluation:

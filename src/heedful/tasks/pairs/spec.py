@@ -126,6 +126,11 @@ class PairSpec(TaskSpec):
 
         return PairEvaluation
 
+    def comparison_options(self) -> Any:
+        from heedful.tasks.pairs.evaluation_options import PairEvaluation
+
+        return PairEvaluation(attention=True, metrics="bleu,chrf", sentences=0, bootstrap=0)
+
     def evaluate(
         self, run: "PairRun", data: Sequence[str] | None, options: Any, opening: Opening
     ) -> "Evaluation":

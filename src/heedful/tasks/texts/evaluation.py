@@ -53,6 +53,7 @@ def evaluate_texts(
         ],
         details={"run": str(run.path), **how, "scores": details},
         settings=how,
+        examples=None if several else scores[0].one_by_one,
     )
 
 

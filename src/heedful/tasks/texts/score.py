@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from heedful.data.examples import Example
-from heedful.evaluation.outcome import Figure, ReportTable
+from heedful.evaluation.outcome import Examples, Figure, ReportTable
 from heedful.tasks.spec import Opening
 from heedful.tasks.texts.run import TextRun
 
@@ -24,6 +24,8 @@ class TextScore:
     """All measurements, as JSON."""
     outputs: Sequence[str] | None = None
     """One output for each example, if any."""
+    one_by_one: Examples | None = None
+    """The examples, for comparing runs."""
 
 
 class ScoredHead(NamedTuple):

@@ -1,0 +1,213 @@
+"""``heedful compare``: train variants of a recipe and report on their differences."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.cli.commands import add_command, machine_settings
+
+if TYPE_CHECKING:
+    from heedful.training.comparing import Plan
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Train variants of a recipe with equal budgets, and report on their differences.
+
+    Every combination of the values of --vary is trained with every seed; rerun the command to
+    resume. At the end, each run is scored once on the test set, if the recipe has one. The report
+    has intervals, paired tests, learning curves, figures by length, costs, attention statistics
+    and outputs side by side.
+
+    Examples:
+
+        heedful compare recipe.toml --vary model.dropout=0.0,0.1,0.3 --seeds 3 --budget 2000
+        --data corpora --out runs/dropout
+
+        heedful compare --report runs/dropout
+
+    Several keys before the equals sign are varied together: --vary
+    "model.heads,model.layers=4:2,8:1". Values are TOML, or text: --vary 'model.attention="a,b",c'.
+    """
+
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="A TOML recipe, or the name of a built-in recipe.", metavar="RECIPE"),
+    ] = None
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary", metavar="KEY=VALUE,VALUE,…", help="Values to compare; repeat for products."
+        ),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The comparison's folder; resumed if unfinished.")
+    ] = None
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="Seeds per variant, from the recipe's own on.")
+    ] = 3
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            help="Limit of each training: steps (2000), time (10m), or operations (1e15flops); "
+            "default: the recipe's.",
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="VARIANT", help="Compare with this variant; default: the first."
+        ),
+    ] = None
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Base folder of the recipe's relative data paths.")
+    ] = None
+    jobs: Annotated[
+        int, typer.Option("--jobs", help="Trainings at a time, each in its own process.")
+    ] = 1
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out invalid combinations of values.")
+    ] = False
+    only_list: Annotated[
+        bool, typer.Option("--list", help="List the variants without training.")
+    ] = False
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write the report of this folder again, without training."),
+    ] = None
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--start-from", help="Start each training from this run's weights and vocabulary."
+        ),
+    ] = None
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change one setting of all variants: key=value; repeatable."),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="Number of CPU threads of each training.")
+    ] = None
+    precision: Annotated[
+        str | None,
+        typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
+    ] = None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    add_command(app, "compare", Compare, _run)
+
+
+def _run(options: Compare) -> None:
+    """Run the command."""
+    if options.report is not None:
+        if options.recipe is not None or options.vary:
+            raise UserError("--report FOLDER trains nothing: leave out the recipe and --vary")
+        _finish(options.report, options.as_json)
+        return
+    if options.recipe is None:
+        raise UserError("give a recipe, or --report FOLDER")
+    plan = _plan(options)
+    if options.only_list:
+        _list(plan, options)
+        return
+    if options.out is None:
+        raise UserError("--out FOLDER is missing: give the folder of the comparison")
+    from heedful.tasks.scoring import score_trainings
+    from heedful.training.comparing import train_variants
+    from heedful.training.comparison_record import read_comparison
+
+    finished = train_variants(
+        plan, options.out, skip_invalid=options.skip_invalid, jobs=options.jobs
+    )
+    if not finished:
+        notice("interrupted; rerun the command to resume")
+        raise typer.Exit(130)
+    found = read_comparison(options.out)
+    assert found is not None
+    score_trainings(options.out, found)
+    _finish(options.out, options.as_json)
+
+
+def _plan(options: Compare) -> "Plan":
+    import os
+
+    from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
+    from heedful.training.budget import read_budget
+    from heedful.training.comparing import Plan
+    from heedful.training.variants import read_vary
+
+    path = find_recipe(options.recipe or "")
+    settings = [*(options.overrides or []), *machine_settings(options)]
+    tables = with_overrides(read_recipe(path), settings)
+    if options.jobs > 1 and "threads" not in tables.get("training", {}):
+        share = max(1, (os.cpu_count() or 1) // options.jobs)
+        tables = with_overrides(tables, [f"training.threads={share}"])
+    return Plan(
+        {key: table for key, table in tables.items() if key != "tune"},
+        str(path),
+        read_vary(options.vary or []),
+        seeds=options.seeds,
+        budget=read_budget(options.budget),
+        baseline=options.baseline,
+        data=options.data,
+        start_from=options.start_from,
+    )
+
+
+def _list(plan: "Plan", options: Compare) -> None:
+    """Print the variants, what is trained of them, and the estimated time."""
+    from heedful.evaluation.outcome import ReportTable
+    from heedful.evaluation.tables import draw
+    from heedful.training.comparing import check_refused, estimate
+    from heedful.training.comparison_record import read_comparison
+    from heedful.training.report import duration
+
+    variants, refused = plan.checked()
+    known = None if options.out is None else read_comparison(options.out)
+    trained = [each for each in known.trainings if each.state == "complete"] if known else []
+    rows = [
+        (
+            variant.name,
+            variant.folder,
+            f"{sum(each.variant == variant.name for each in trained)} of {plan.seeds} trained",
+        )
+        for variant in variants
+    ]
+    rows += [(one.name, "", f"invalid: {one.reason}") for one in refused]
+    count = len(variants) * plan.seeds
+    title = f"{len(variants)} variants, {count} trainings of {plan.budget.text}"
+    draw([ReportTable(title, ("variant", "folder", "state"), rows)])
+    left = estimate(known) if known else None
+    if left is None:
+        notice("the time is estimated after the first training")
+    else:
+        notice(f"about {duration(left)} left for the trainings that were started")
+    check_refused(variants, refused, skip=options.skip_invalid)
+
+
+def _finish(folder: Path, as_json: bool) -> None:
+    """Write the report and print it."""
+    from heedful.evaluation.tables import draw
+    from heedful.viewing.comparison.report import write_report
+    from heedful.viewing.comparison.sections import main_table
+
+    found: dict[str, Any] = write_report(folder)
+    notice(f"report written to {folder}: report.md, report.json")
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        table = main_table(found)
+        draw([] if table is None else [table.table()])
+    if found["failed"]:
+        notice(f"{len(found['failed'])} trainings failed; the report lists them")
+        raise typer.Exit(1)

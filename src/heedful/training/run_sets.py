@@ -1,0 +1,79 @@
+"""Folders of several runs that are trained from one recipe: searches and comparisons."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.runs.opening import open_run
+from heedful.runs.settings import Recipe
+from heedful.runs.shared_preparation import can_share, share_preparation
+from heedful.training.resuming import flat
+
+HARMLESS = frozenset(
+    {
+        *("training.device", "training.threads", "training.log_every", "training.tensorboard"),
+        *("training.checkpoint_every", "evaluation.samples"),
+    }
+)
+"""Recipe settings that may change when the runs are resumed."""
+FILES = ("data.train", "data.validation", "data.test")
+"""Suffixes of keys of files, which training compares by content."""
+
+
+def compared_settings(recipe: Recipe) -> dict[str, Any]:
+    """The settings that must not change when the runs are resumed, by dotted key."""
+    return {
+        key: value
+        for key, value in flat(recipe.as_tables()).items()
+        if key not in HARMLESS and not key.startswith("tune.") and not key.endswith(FILES)
+    }
+
+
+def require_same_settings(
+    folder: Path, known: dict[str, Any], now: dict[str, Any], what: str
+) -> None:
+    """Check that the settings in a folder have not changed.
+
+    Args:
+        folder: the folder.
+        known: the settings that it was started with.
+        now: those of this call.
+        what: what is resumed, for the error: "a search".
+
+    Raises:
+        UserError: a setting has changed.
+    """
+    old, new = flat(known), flat(now)
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            name = key.removeprefix("recipe.").replace("space.", "[tune] ")
+            raise UserError(
+                f"{folder} was started with {name} = {old.get(key)!r}, now it is {new.get(key)!r}: "
+                f"this cannot change when {what} is resumed; use another --out"
+            )
+
+
+def require_empty(folder: Path, what: str) -> None:
+    """Raise UserError if a folder, which is not yet ``what``, contains files."""
+    other = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    if other:
+        raise UserError(
+            f"{folder} contains other files ({sorted(other)[0]}); give a new folder or {what} as "
+            "--out"
+        )
+
+
+def share_with(folder: Path, recipe: Recipe, runs: Iterable[Path]) -> bool:
+    """Share the prepared data of one of ``runs`` with a new run in ``folder``.
+
+    Returns:
+        Whether the run is prepared now; otherwise training prepares it.
+    """
+    if (folder / "run.json").exists():
+        return True
+    for path in runs:
+        if (path / "run.json").exists() and can_share(open_run(path), recipe):
+            share_preparation(open_run(path), folder, recipe)
+            return True
+    return False

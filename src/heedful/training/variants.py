@@ -1,0 +1,194 @@
+"""The variants of a recipe: every combination of values for some of its settings."""
+
+import difflib
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tomlkit
+
+from heedful.basics.errors import UserError
+from heedful.runs.recipe import read_value
+from heedful.runs.search_space import NOT_COMPARABLE
+
+Settings = dict[str, Any]
+
+_LONGEST_FOLDER = 80
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
+"""Values that file names distinguish on every file system."""
+_FIXED = {
+    "seed": "--seeds trains each variant with several seeds",
+    "task": "all variants must have the same task",
+    "training.max_minutes": "--budget sets it for all variants",
+    **dict.fromkeys(NOT_COMPARABLE - {"data.train"}, "the figures would not be comparable"),
+}
+_EXPECTED = "expected KEY=VALUE,VALUE,… as in model.dropout=0.1,0.2"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One combination of values.
+
+    Attributes:
+        name: the settings in short, ``score=dot normalizer=softmax``; unique in a comparison.
+        folder: a file name made from ``name``; unique, and the same in every call.
+        settings: the values by dotted key.
+    """
+
+    name: str
+    folder: str
+    settings: Settings
+
+
+def read_vary(options: Sequence[str]) -> list[list[Settings]]:
+    """Read the values of ``--vary``.
+
+    Values are separated by commas. Each is TOML, or text if it is not TOML; commas inside quotes
+    and brackets do not separate. Several keys before the ``=`` are varied together: the values for
+    the keys are then separated by colons.
+
+    Returns:
+        For each option, its alternatives.
+
+    Raises:
+        UserError: an option is incomplete, or a key or a value is repeated.
+
+    Example:
+        >>> read_vary(["model.dropout=0.1,0.2"])
+        [[{'model.dropout': 0.1}, {'model.dropout': 0.2}]]
+        >>> read_vary(["model.heads,model.layers=4:1,8:2"])
+        [[{'model.heads': 4, 'model.layers': 1}, {'model.heads': 8, 'model.layers': 2}]]
+    """
+    groups: list[list[Settings]] = []
+    seen: set[str] = set()
+    for option in options:
+        where = f"--vary {option}"
+        left, equals, right = option.partition("=")
+        keys = [key.strip() for key in left.split(",")]
+        if not equals or not right.strip() or not all(keys):
+            raise UserError(f"{where}: {_EXPECTED}")
+        for key in keys:
+            if key in seen:
+                raise UserError(f"{where}: '{key}' is varied twice; name it once")
+            refuse_fixed(key, where)
+            seen.add(key)
+        groups.append(list(_alternatives(keys, right, where)))
+    return groups
+
+
+def refuse_fixed(key: str, where: str) -> None:
+    """Raise UserError with the reason for a setting that cannot be varied."""
+    if key in _FIXED:
+        raise UserError(f"{where}: '{key}' cannot be varied: {_FIXED[key]}")
+
+
+def _alternatives(keys: Sequence[str], text: str, where: str) -> Iterator[Settings]:
+    found: list[Settings] = []
+    for part in split(text, ","):
+        values = split(part, ":") if len(keys) > 1 else [part]
+        if not all(value.strip() for value in values):
+            raise UserError(f"{where}: a value is empty; {_EXPECTED}")
+        if len(values) != len(keys):
+            raise UserError(
+                f"{where}: '{part.strip()}' has {len(values)} of {len(keys)} values; separate them "
+                "by colons, as in model.heads,model.layers=4:1,8:2"
+            )
+        settings = {key: read_value(value.strip()) for key, value in zip(keys, values, strict=True)}
+        if settings in found:
+            raise UserError(f"{where}: the value {part.strip()} is given twice")
+        found.append(settings)
+        yield settings
+
+
+def split(text: str, separator: str) -> list[str]:
+    """The parts of a text between separators outside quotes and brackets.
+
+    Example:
+        >>> split("a,[1,2],'b,c'", ",")
+        ['a', '[1,2]', "'b,c'"]
+    """
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        elif character == separator and depth <= 0:
+            parts.append("")
+            continue
+        parts[-1] += character
+    return parts
+
+
+def combine(groups: Sequence[Sequence[Settings]]) -> list[Variant]:
+    """Every combination of one alternative of each group, in order: the last group varies fastest.
+
+    Example:
+        >>> [one.name for one in combine([[{"model.cell": "gru"}], [{"seed": 1}, {"seed": 2}]])]
+        ['cell=gru seed=1', 'cell=gru seed=2']
+    """
+    combined = [
+        {key: value for settings in chosen for key, value in settings.items()}
+        for chosen in itertools.product(*groups)
+    ]
+    return named([each for place, each in enumerate(combined) if each not in combined[:place]])
+
+
+def named(combined: Sequence[Settings]) -> list[Variant]:
+    """Variants with names and folders from their settings."""
+    short = _short_keys(list(dict.fromkeys(key for each in combined for key in each)))
+    variants: list[Variant] = []
+    for settings in combined:
+        values = {short[key]: _text(value) for key, value in settings.items()}
+        name = " ".join(f"{key}={value}" for key, value in values.items()) or "recipe"
+        folder = "_".join(f"{key}-{value}" for key, value in values.items()) or "recipe"
+        is_plain = all(_PLAIN.fullmatch(value) for value in values.values())
+        used = [variant.folder for variant in variants]
+        if not is_plain or len(folder) > _LONGEST_FOLDER or folder in used:
+            whole = hashlib.sha256(name.encode()).hexdigest()[:8]
+            folder = re.sub(r"[^A-Za-z0-9._-]+", "-", folder)[:_LONGEST_FOLDER]
+            folder = f"{folder.strip('-')}-{whole}"
+        variants.append(Variant(name, folder, settings))
+    return variants
+
+
+def _short_keys(keys: Sequence[str]) -> dict[str, str]:
+    """The last parts of each key that distinguish it from the others."""
+
+    def ending(key: str, parts: int) -> str:
+        return ".".join(key.split(".")[-parts:])
+
+    short = {}
+    for key in keys:
+        parts = 1
+        while any(key != other and ending(key, parts) == ending(other, parts) for other in keys):
+            parts += 1
+        short[key] = ending(key, parts)
+    return short
+
+
+def _text(value: Any) -> str:
+    """A value as it can be written in ``--vary``."""
+    return value if isinstance(value, str) else tomlkit.item(value).as_string()
+
+
+def find_variant(variants: Sequence[Variant], name: str, where: str) -> Variant:
+    """The variant with a name or a folder.
+
+    Raises:
+        UserError: there is none; the message suggests the nearest one.
+    """
+    for variant in variants:
+        if name in (variant.name, variant.folder):
+            return variant
+    names = [variant.name for variant in variants]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"did you mean '{near[0]}'?" if near else f"the variants are {'; '.join(names)}"
+    raise UserError(f"{where}: no variant '{name}'; {hint}")

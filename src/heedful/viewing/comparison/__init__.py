@@ -1,0 +1,1 @@
+"""The report of ``heedful compare``: results as data, and as Markdown, HTML and LaTeX."""
