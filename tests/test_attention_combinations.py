@@ -52,6 +52,7 @@ POSITIONS = {
     "shaw": lambda: positions.Shaw(8, 2, values=False),
     "shaw, values": lambda: positions.Shaw(8, 2),
     "rotary": lambda: positions.Rotary(8),
+    "grid": lambda: positions.GridRotary(8, (3, 3)),
 }
 
 

@@ -45,6 +45,8 @@ POSITIONS: dict[str, Callable[[], positions.RelativePositions]] = {
     "Shaw": lambda: positions.Shaw(4, 3),
     "ALiBi": lambda: positions.ALiBi(2),
     "T5Buckets": lambda: positions.T5Buckets(2),
+    "TransformerXL": lambda: positions.TransformerXL(4, 2),
+    "GridRotary": lambda: positions.GridRotary(4, (2, 4)),
 }
 MODULES: dict[str, Callable[[], nn.Module]] = {
     **{f"score {name}": lambda made=made: heads(score=made()) for name, made in SCORES.items()},

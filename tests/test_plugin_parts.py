@@ -78,6 +78,7 @@ PARTS: list[dict[str, Any]] = [
     {"positions": "binary"},
     {"positions": "rotary"},
     {"positions": "decay"},
+    {"positions": "transformer-xl"},
     {"positions": "binary", "attention": {"normalizer": "softplus"}},
 ]
 

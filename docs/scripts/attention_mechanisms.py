@@ -178,6 +178,8 @@ def _positions() -> dict[str, Mechanism]:
         "t5": _within(toy.t5_buckets(), p.T5Buckets(heads=1)),
         "alibi": _within(p.ALiBi(heads=8), p.ALiBi(heads=1)),
         "rotary": _within(p.Rotary(2), p.Rotary(D)),
+        "grid": _within(p.GridRotary(2, (2, 2), sections=(1, 0)), p.GridRotary(D, (32, 32))),
+        "xl": _within(toy.transformer_xl(), p.TransformerXL(D, heads=1)),
     }
 
 

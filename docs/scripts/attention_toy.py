@@ -128,6 +128,12 @@ def t5_buckets() -> positions.T5Buckets:
     return part
 
 
+def transformer_xl() -> positions.TransformerXL:
+    """The next word is liked: the sine of the distance i − t, times the number of persons."""
+    part = positions.TransformerXL(2, heads=1)
+    return _set(part, projection=[[[-1.0, 0.0], [0.0, 0.0]]], position_bias=[[1.0, 0.0]])
+
+
 def learned() -> positions.Learned:
     part = positions.Learned(2, length=4)
     _set(part.table, weight=[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]])
@@ -203,7 +209,9 @@ def structured() -> Toy:
     return Toy(seen[""][0][0], rows=["hop 1", "hop 2"])
 
 
-def _set(module: Module, **numbers: list[float] | list[list[float]]) -> Module:
+def _set(
+    module: Module, **numbers: list[float] | list[list[float]] | list[list[list[float]]]
+) -> Module:
     with torch.no_grad():
         for name, values in numbers.items():
             getattr(module, name).copy_(torch.tensor(values))

@@ -106,7 +106,8 @@ def _dot_context(
     if mask is None or grid is None:
         return kernel(query, key, value)
     square = query.shape[-2] == key.shape[-2]
-    if isinstance(mask, Causal) and grid.first in (None, 0) and square:
+    from_start = grid.first is None or (isinstance(grid.first, int) and grid.first == 0)
+    if isinstance(mask, Causal) and from_start and square:
         return kernel(query, key, value, is_causal=True)  # Q = K: top-left alignment is the same.
     if isinstance(mask, Mask) and _by_flex(query, key, mask, dropout):
         return flex_context(query, key, value, mask, grid, form=FusedForm(scale))

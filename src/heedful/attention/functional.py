@@ -19,6 +19,7 @@ from heedful.attention.dot import added_form, dot_context, supports
 from heedful.attention.masks import Mask, split_mask
 from heedful.attention.mechanism import FusedForm, Mechanism, ProjectedQuery
 from heedful.attention.normalizers import Draw, Normalizer, Queries, Softmax
+from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
@@ -36,7 +37,7 @@ def attend(
     normalize: Normalizer | None = None,
     positions: RelativePositions | None = None,
     dropout: float = 0.0,
-    first: int | None = None,
+    first: First | None = None,
 ) -> Tensor:
     """The context of each query: the sum of the values, weighted by the scores of their keys.
 
@@ -54,8 +55,9 @@ def attend(
         normalize: scores to weights; softmax by default.
         positions: rotates queries and keys, or changes scores and values; none by default.
         dropout: share of the weights set to zero, in [0, 1); pass 0 in evaluation.
-        first: position of the first query; keys are at positions 0, 1, … By default the last query
-            is at the position of the last key (and local-m counts queries from 0).
+        first: position of the first query, for all entries or for each, ``[B]``; or the positions
+            of all queries, ``[B, Q]``. Keys are at positions 0, 1, … By default the last query is
+            at the position of the last key (and local-m counts queries from 0).
 
     Returns:
         ``[.., Q, dv]``, by the fastest exact path: fused for a dot product with softmax, tile by
@@ -91,7 +93,7 @@ def attention_weights(
     mask: Mask | Tensor | None = None,
     normalize: Normalizer | None = None,
     positions: RelativePositions | None = None,
-    first: int | None = None,
+    first: First | None = None,
 ) -> Tensor:
     """The weights ``[.., Q, K]`` with which :func:`attend` sums the values; same arguments.
 
@@ -256,9 +258,8 @@ def _weights(
         scores = scores + bias.to(scores.dtype)
     queries = None
     if mechanism.softmax_scale() is None:
-        queries = Queries(
-            projected_query.vectors, projected_query.places(projected_query.first or 0)
-        )
+        first = 0 if projected_query.first is None else projected_query.first
+        queries = Queries(projected_query.vectors, projected_query.places(first))
     weights: Tensor = mechanism.normalize(scores, allowed, queries)
     log_probability = mechanism.normalize.log_probability(scores, allowed, weights)
     if mechanism.mixing is not None:

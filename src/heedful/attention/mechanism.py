@@ -15,6 +15,7 @@ from heedful.attention.heads.mixing import HeadMixing
 from heedful.attention.masks import Grid
 from heedful.attention.normalizers import Normalizer
 from heedful.attention.overrides import describes
+from heedful.attention.places import First, places
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import Score
 from heedful.basics.shapes import leading_sizes
@@ -48,6 +49,7 @@ class Mechanism:
         check_part("normalize", self.normalize, Normalizer)
         if self.positions is not None:
             check_part("positions", self.positions, RelativePositions)
+            self.positions.check_score(self.score)
         if self.mixing is not None:
             check_part("mixing", self.mixing, HeadMixing)
         return self
@@ -111,10 +113,10 @@ class Mechanism:
             and describes(one, "bias", "compare")
         )
 
-    def remember(self, key: Tensor, first: int = 0) -> Tensor:
+    def remember(self, key: Tensor, first: First = 0) -> Tensor:
         """Rotate and project keys ``[.., K, dk]`` at positions ``first``, ``first + 1``, …"""
         if self.positions is not None:
-            key = self.positions.turn(key, _places(first, key))
+            key = self.positions.turn_key(key, _places(first, key))
         return self.score.project_key(key)
 
 
@@ -126,8 +128,9 @@ class ProjectedQuery:
     """``[.., Q, D]``"""
     vectors: Tensor
     """The queries before the projection: ``[.., Q, dq]``."""
-    first: int | None
-    """Position of the first query; None: the last query is at the position of the last key."""
+    first: First | None
+    """Position of the first query, or positions of each row; None: the last query is at the
+    position of the last key."""
     rows: Tensor | None = None
     """Indices ``[Q]`` of the queries, if they are selected rows of a larger tensor."""
     whole: int = 0
@@ -135,14 +138,14 @@ class ProjectedQuery:
 
     @classmethod
     def project(
-        cls, mechanism: Mechanism, query: Tensor, keys: int, first: int | None = None
+        cls, mechanism: Mechanism, query: Tensor, keys: int, first: First | None = None
     ) -> "ProjectedQuery":
         """Rotate and project ``query [.., Q, dq]``."""
         whole = query.shape[-2]
         turned = query
         if mechanism.positions is not None:
             start = keys - whole if first is None else first
-            turned = mechanism.positions.turn(query, _places(start, query))
+            turned = mechanism.positions.turn_query(query, _places(start, query))
         return cls(mechanism.score.project_query(turned), query, first, whole=whole)
 
     def choose(self, rows: Tensor) -> "ProjectedQuery":
@@ -151,10 +154,10 @@ class ProjectedQuery:
             self.projected[..., rows, :], self.vectors[..., rows, :], self.first, rows, self.whole
         )
 
-    def places(self, first: int) -> Tensor:
-        """Positions ``[Q]`` if row 0 is at position ``first``."""
+    def places(self, first: First) -> Tensor:
+        """Positions ``[Q]`` or ``[B, 1, Q]`` if row 0 is at position ``first``."""
         if self.rows is not None:
-            return self.rows + first
+            return places(first, self.rows, self.projected.dim() - 2)
         return _places(first, self.projected)
 
     def grid(self, key: Tensor) -> Grid:
@@ -164,9 +167,12 @@ class ProjectedQuery:
         return Grid(shape, self.projected.device, rows=self.rows, first=self.first)
 
     def key_places(self, keys: int) -> Tensor:
-        """Positions ``[Q]`` of the queries, counted like those of the keys."""
+        """Positions ``[Q]`` or ``[B, 1, Q]`` of the queries, counted like those of the keys."""
         return self.places(keys - self.whole if self.first is None else self.first)
 
 
-def _places(first: int, like: Tensor) -> Tensor:
-    return torch.arange(first, first + like.shape[-2], device=like.device)
+def _places(first: First, like: Tensor) -> Tensor:
+    """Positions of the rows of ``like [.., L, D]``."""
+    if isinstance(first, int):
+        return torch.arange(first, first + like.shape[-2], device=like.device)
+    return places(first, torch.arange(like.shape[-2], device=like.device), like.dim() - 2)

@@ -10,6 +10,7 @@ from heedful.attention.heads.mixing import HeadMixing
 from heedful.attention.masks import Mask
 from heedful.attention.mechanism import Mechanism, ProjectedQuery
 from heedful.attention.normalizers import Draw, Normalizer, Softmax
+from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.watching import Watchable
@@ -135,13 +136,14 @@ class Attention(Attentive):
     ) -> None:
         super().__init__(score, normalize, positions, dropout)
 
-    def remember(self, key: Tensor, value: Tensor | None = None, first: int = 0) -> Memory:
+    def remember(self, key: Tensor, value: Tensor | None = None, first: First = 0) -> Memory:
         """Project ``key [.., K, dk]`` once; ``value [.., K, dv]`` is the key by default.
 
         Args:
             key: the keys.
             value: the values.
-            first: position of the first key, if there are earlier keys in another memory.
+            first: position of the first key, if there are earlier keys in another memory; or of
+                each entry, ``[B]``, or of all keys, ``[B, K]``.
         """
         value = key if value is None else value
         check_inputs(key=key, value=value)
@@ -152,7 +154,7 @@ class Attention(Attentive):
         query: Tensor,
         memory: Memory,
         mask: Mask | Tensor | None = None,
-        first: int | None = None,
+        first: First | None = None,
     ) -> Tensor:
         """The context ``[.., Q, dv]`` of ``query [.., Q, dq]`` over the memory.
 
@@ -168,7 +170,7 @@ class Attention(Attentive):
         key: Tensor,
         value: Tensor | None = None,
         mask: Mask | Tensor | None = None,
-        first: int | None = None,
+        first: First | None = None,
     ) -> Tensor:
         """The context ``[.., Q, dv]``; shapes and errors as in :func:`heedful.attention.attend`."""
         value = key if value is None else value

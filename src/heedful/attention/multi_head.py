@@ -21,6 +21,7 @@ from heedful.attention.masks import Mask
 from heedful.attention.mechanism import Mechanism, ProjectedQuery
 from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
+from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import Score
 from heedful.attention.step_memory import StepMemory
@@ -144,13 +145,14 @@ class MultiHeadAttention(Attentive):
         heads = joined.shape[-1] // self.head_dim
         return joined.view(*joined.shape[:-1], heads, self.head_dim).transpose(-3, -2)
 
-    def remember(self, key: Tensor, value: Tensor | None = None, first: int = 0) -> Memory:
+    def remember(self, key: Tensor, value: Tensor | None = None, first: First = 0) -> Memory:
         """Project ``key [B, K, key_dim]`` and ``value`` (default: the keys) once.
 
         Args:
             key: the keys.
             value: the values.
-            first: position of the first key, if earlier keys are in another memory (a cache).
+            first: position of the first key, if earlier keys are in another memory (a cache); or of
+                each entry, ``[B]``, or of all keys, ``[B, K]``.
 
         Returns:
             Keys and values ``[B, G, K, D]``.
@@ -170,7 +172,7 @@ class MultiHeadAttention(Attentive):
         query: Tensor,
         memory: Memory | StepMemory,
         mask: Mask | Tensor | None = None,
-        first: int | None = None,
+        first: First | None = None,
     ) -> Tensor:
         """The result ``[B, Q, dim]`` of ``query [B, Q, dim]`` over the memory.
 
@@ -250,7 +252,7 @@ class MultiHeadAttention(Attentive):
         value: Tensor | None = None,
         *others: object,
         mask: Mask | Tensor | None = None,
-        first: int | None = None,
+        first: First | None = None,
     ) -> Tensor:
         """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
 

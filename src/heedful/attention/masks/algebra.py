@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from heedful.attention.places import First, places
+
 
 class Grid:
     """The queries and keys that a mask is evaluated on.
@@ -22,7 +24,8 @@ class Grid:
         rows: indices ``[q]`` of the selected rows; all Q by default.
         columns: the first selected key and the one after the last; all K by default.
         first: position of row 0; ``K − Q`` by default, so that the last query is at the position of
-            the last key (correct for a cache, where there are more keys than queries).
+            the last key (correct for a cache, where there are more keys than queries). Integers
+            ``[B]`` if it differs between entries, ``[B, Q]`` for the positions of all rows.
 
     Raises:
         ValueError: when a mask is evaluated, if the shape of its numbers does not match.
@@ -39,7 +42,7 @@ class Grid:
         *,
         rows: Tensor | None = None,
         columns: tuple[int, int] | None = None,
-        first: int | None = None,
+        first: First | None = None,
     ) -> None:
         self.leading = tuple(shape[:-2])
         self.queries, self.keys = shape[-2], shape[-1]
@@ -48,12 +51,12 @@ class Grid:
 
     @property
     def query(self) -> Tensor:
-        """Positions of the queries, ``[q, 1]``."""
+        """Positions of the queries, ``[q, 1]``, or ``[B, 1.., q, 1]`` for those of each entry."""
         rows = self.rows
         if rows is None:
             rows = torch.arange(self.queries, device=self.device)
         first = self.keys - self.queries if self.first is None else self.first
-        return (rows + first).unsqueeze(-1)
+        return places(first, rows, len(self.leading)).unsqueeze(-1)
 
     @property
     def key(self) -> Tensor:
@@ -145,7 +148,11 @@ class Mask:
         return allowed
 
     def dense(
-        self, shape: Sequence[int], device: torch.device | str = "cpu", *, first: int | None = None
+        self,
+        shape: Sequence[int],
+        device: torch.device | str = "cpu",
+        *,
+        first: First | None = None,
     ) -> Tensor:
         """Booleans that broadcast to scores of ``shape [.., Q, K]``; see :class:`Grid`."""
         return self.allows(Grid(shape, torch.device(device), first=first))

@@ -8,13 +8,14 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from heedful.attention.masks.algebra import Grid, Mask
+from heedful.attention.places import First
 
 
 class _Point(Grid):
     """A grid of one query and one key of one entry, given as scalar tensors."""
 
     def __init__(
-        self, shape: Sequence[int], first: int | None, batch: Tensor, head: Tensor, *at: Tensor
+        self, shape: Sequence[int], first: First | None, batch: Tensor, head: Tensor, *at: Tensor
     ) -> None:
         self.leading = tuple(shape[:-2])
         self.queries, self.keys = shape[-2], shape[-1]
@@ -26,6 +27,9 @@ class _Point(Grid):
     @property
     def query(self) -> Tensor:
         first = self.keys - self.queries if self.first is None else self.first
+        if isinstance(first, Tensor):
+            start = first[self.entry[0] * (len(first) > 1)]
+            return self.row + start if first.dim() == 1 else start[self.row]
         return self.row + first
 
     @property
@@ -57,7 +61,7 @@ def flex_mask(
     shape: Sequence[int],
     device: torch.device | str = "cpu",
     *,
-    first: int | None = None,
+    first: First | None = None,
 ) -> BlockMask:
     """A mask for ``torch.nn.attention.flex_attention.flex_attention``.
 
@@ -65,7 +69,8 @@ def flex_mask(
         mask: any mask of this library.
         shape: of the scores, ``[B, H, Q, K]``.
         device: the device of the queries.
-        first: position of the first query; ``K − Q`` by default.
+        first: position of the first query; ``K − Q`` by default; ``[B]`` or ``[B, Q]`` if it
+            differs between entries.
 
     Raises:
         ValueError: the shape does not have four dimensions.

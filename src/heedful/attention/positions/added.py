@@ -6,6 +6,8 @@ Shapes: B batch, L positions, D width.
 import torch
 from torch import Tensor, nn
 
+from heedful.attention.places import places
+
 
 class AddedPositions(nn.Module):
     """Positions that are added to embeddings ``[B, L, D]``. A new one implements :meth:`vectors`.
@@ -25,11 +27,10 @@ class AddedPositions(nn.Module):
     def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Add the positions ``first, first + 1, …`` to ``embedded [B, L, D]``.
 
-        ``first`` may be different in each row: integers ``[B]``.
+        ``first`` may be different in each row: integers ``[B]``; or the positions, ``[B, L]``.
         """
         steps = torch.arange(embedded.shape[-2], device=embedded.device)
-        places = first + steps if isinstance(first, int) else first.unsqueeze(1) + steps
-        return embedded + self.vectors(places).to(embedded.dtype)
+        return embedded + self.vectors(places(first, steps, 1)).to(embedded.dtype)
 
 
 class NoPositions(AddedPositions):

@@ -54,7 +54,8 @@ class ALiBi(RelativePositions):
         self.heads, self.symmetric = heads, symmetric
 
     def bias(self, query: Tensor, keys: int, positions: Tensor, scale: float) -> Tensor:
-        """``[H, Q, K]`` for ``query [.., H, Q, D]`` at integer ``positions [Q]``.
+        """``[H, Q, K]`` for ``query [.., H, Q, D]`` at integer ``positions [Q]``; ``[B, H, Q, K]``
+        for positions of each row, ``[B, 1, Q]``.
 
         Raises:
             ValueError: the number of heads, or the number of positions, does not match the queries.
@@ -66,7 +67,7 @@ class ALiBi(RelativePositions):
             distances = -distances.abs()
         slopes = alibi_slopes(self.heads, kind, query.device)
         bias = (slopes.view(-1, 1, 1) * distances).to(query.dtype)
-        return bias.squeeze(0) if self.heads == 1 else bias
+        return bias.squeeze(0) if self.heads == 1 and positions.dim() == 1 else bias
 
     def extra_repr(self) -> str:
         return f"{self.heads}, symmetric={self.symmetric}"

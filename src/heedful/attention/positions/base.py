@@ -2,6 +2,7 @@
 
 Sinusoidal and learned positions are added to the inputs and do not use it.
 Shapes: B batch, H heads, Q queries, K keys, D width. Keys are at positions 0, 1, …, K − 1.
+Positions of queries are ``[Q]``, or ``[B, 1, Q]`` for those of each row (``[B, Q]`` without heads).
 """
 
 import torch
@@ -32,10 +33,25 @@ class RelativePositions(nn.Module):
         base, own = RelativePositions, type(self)
         return own.bias is not base.bias or own.compare is not base.compare
 
+    def check_score(self, score: Score) -> None:
+        """Check that these positions have a meaning with a score; all do by default.
+
+        Raises:
+            ValueError: they have none.
+        """
+
     def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """Rotate queries or keys ``[.., L, D]`` at integer ``positions [L]``, before the score's
         projections."""
         return vectors
+
+    def turn_query(self, query: Tensor, positions: Tensor) -> Tensor:
+        """:meth:`turn` for queries, if queries and keys are changed differently."""
+        return self.turn(query, positions)
+
+    def turn_key(self, key: Tensor, positions: Tensor) -> Tensor:
+        """:meth:`turn` for keys."""
+        return self.turn(key, positions)
 
     def bias(self, query: Tensor, keys: int, positions: Tensor, scale: float) -> Tensor | None:
         """The bias that is added to the scores, broadcastable to ``[.., Q, K]``; None for none.
@@ -67,22 +83,22 @@ class RelativePositions(nn.Module):
 
 
 def offsets(positions: Tensor, keys: int) -> Tensor:
-    """The offset of each key from each query, ``j − i [Q, K]``; negative for earlier keys.
+    """The offset of each key from each query, ``j − i [.., Q, K]``; negative for earlier keys.
 
     Args:
-        positions: the positions i of the queries, integers ``[Q]``.
+        positions: the positions i of the queries, integers ``[.., Q]``.
         keys: number of keys K; key j is at position j.
 
     Raises:
         TypeError: the positions are not integers.
-        ValueError: they are not ``[Q]``.
+        ValueError: they have no dimension.
 
     Example:
         >>> offsets(torch.tensor([2, 0]), keys=3).tolist()
         [[-2, -1, 0], [0, 1, 2]]
     """
     check_positions(positions)
-    if positions.dim() != 1:
+    if positions.dim() < 1:
         raise ValueError(f"positions {list(positions.shape)}: expected [Q], one for each query")
     return torch.arange(keys, device=positions.device) - positions.unsqueeze(-1)
 

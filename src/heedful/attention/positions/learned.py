@@ -6,6 +6,7 @@ Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
 import torch
 from torch import Tensor, nn
 
+from heedful.attention.places import last_place, places
 from heedful.attention.positions.added import AddedPositions
 
 
@@ -29,18 +30,18 @@ class Learned(AddedPositions):
     def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.
 
-        ``first`` may be different in each row: integers ``[B]``.
+        ``first`` may be different in each row: integers ``[B]``; or the positions, ``[B, L]``.
 
         Raises:
             ValueError: a position is beyond the table.
         """
         length = embedded.shape[-2]
-        last = (first if isinstance(first, int) else int(first.max())) + length
+        last = last_place(first, length)
         if last > self.table.num_embeddings:
             raise ValueError(
                 f"{last} positions are needed, but only {self.table.num_embeddings} were learned"
             )
         if isinstance(first, Tensor):
-            places = first.unsqueeze(1) + torch.arange(length, device=first.device)
-            return embedded + self.vectors(places)
+            rows = places(first, torch.arange(length, device=first.device), 1)
+            return embedded + self.vectors(rows)
         return embedded + self.table.weight[first:last]

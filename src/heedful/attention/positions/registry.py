@@ -13,6 +13,7 @@ from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.learned import Learned
 from heedful.attention.positions.rotary import Rotary
 from heedful.attention.positions.sinusoidal import Sinusoidal
+from heedful.attention.positions.transformer_xl import TransformerXL
 from heedful.basics.named import Named
 
 BuildPosition = Callable[[int, int], AddedPositions]
@@ -23,7 +24,9 @@ BuildRelative = Callable[[int, int], RelativePositions]
 _added: Named[BuildPosition] = Named(
     "position", {"sinusoidal": lambda dim, length: Sinusoidal(dim), "learned": Learned}
 )
-_relative: Named[BuildRelative] = Named("position", {"rotary": lambda width, heads: Rotary(width)})
+_relative: Named[BuildRelative] = Named(
+    "position", {"rotary": lambda width, heads: Rotary(width), "transformer-xl": TransformerXL}
+)
 
 
 def register_position(name: str, build: BuildPosition) -> None:

@@ -9,7 +9,8 @@ the two halves, (x₁ x_(d/2+1))(x₂ x_(d/2+2))…, the same up to the order of
 
 For texts longer than those of training, divide positions by a scale (Chen et al. 2023, "Extending
 Context Window of Large Language Models via Positional Interpolation", equation 4), or use a larger
-base (:func:`ntk_base`).
+base (:func:`ntk_base`), or a scaling that treats fast and slow pairs differently
+(:mod:`~heedful.attention.positions.rotary_scaling`).
 """
 
 import torch
@@ -21,12 +22,19 @@ from heedful.attention.positions.base import (
     check_rows,
     sum_type,
 )
+from heedful.attention.positions.rotary_scaling import RotaryScaling
 
 
 def rotary_angles(
-    positions: Tensor, dim: int, base: float = 10000.0, length_scale: float = 1.0
+    positions: Tensor,
+    dim: int,
+    base: float = 10000.0,
+    length_scale: float = 1.0,
+    scaling: RotaryScaling | None = None,
 ) -> Tensor:
     """``m θ_i / length_scale`` in radians, ``[.., dim / 2]`` for integer ``positions [..]``.
+
+    With a scaling, the frequencies θ_i are those that it returns.
 
     In float64 if the device supports it: at position 100,000, float32 is off by up to 1/250.
 
@@ -36,7 +44,10 @@ def rotary_angles(
     """
     kind = torch.float32 if positions.device.type == "mps" else torch.float64
     exponents = torch.arange(0, dim, 2, dtype=kind, device=positions.device) / -dim
-    return positions.unsqueeze(-1).to(kind) * (base**exponents / length_scale)
+    frequencies = base**exponents / length_scale
+    if scaling is not None:
+        frequencies = scaling.scaled(frequencies, dim, base)
+    return positions.unsqueeze(-1).to(kind) * frequencies
 
 
 def rotate(vectors: Tensor, angles: Tensor, interleaved: bool = False) -> Tensor:
@@ -98,9 +109,11 @@ class Rotary(RelativePositions):
         length_scale: positions are divided by it; 4 maps texts four times as long as those of
             training to the angles of training.
         interleaved: pairs are neighbours, as in the paper; otherwise the two halves, as in Llama.
+        scaling: changes the frequencies for longer texts, instead of ``length_scale``.
 
     Raises:
-        ValueError: ``dim`` is odd or not positive, or ``base`` or ``length_scale`` is not positive.
+        ValueError: ``dim`` is odd or not positive, ``base`` or ``length_scale`` is not positive, or
+            there are a ``length_scale`` and a scaling.
 
     Source: Su et al. 2021, section 3.2.2, equation 15; Chen et al. 2023, equation 4.
 
@@ -118,6 +131,7 @@ class Rotary(RelativePositions):
         base: float = 10000.0,
         length_scale: float = 1.0,
         interleaved: bool = False,
+        scaling: RotaryScaling | None = None,
     ) -> None:
         super().__init__()
         if dim < 2 or dim % 2:
@@ -127,7 +141,9 @@ class Rotary(RelativePositions):
         if base <= 0 or length_scale <= 0:
             raise ValueError(f"base {base} and length_scale {length_scale} must be positive")
         self.dim, self.base, self.length_scale = dim, float(base), float(length_scale)
-        self.interleaved = interleaved
+        if scaling is not None and length_scale != 1.0:
+            raise ValueError("a scaling has its own factor: use it without length_scale")
+        self.interleaved, self.scaling = interleaved, scaling
 
     def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """Rotate ``vectors [.., L, D]``, D at least ``dim``, at integer ``positions [L]``.
@@ -144,11 +160,16 @@ class Rotary(RelativePositions):
                 f"vectors have shape {list(vectors.shape)}: expected [.., L, D], "
                 f"D at least {self.dim}, the components to rotate"
             )
-        angles = rotary_angles(positions, self.dim, self.base, self.length_scale)
-        return rotate(vectors, angles, self.interleaved)
+        angles = rotary_angles(positions, self.dim, self.base, self.length_scale, self.scaling)
+        turned = rotate(vectors, angles, self.interleaved)
+        if self.scaling is None or self.scaling.magnitude == 1.0:
+            return turned
+        longer = turned[..., : self.dim] * self.scaling.magnitude
+        return torch.cat([longer, turned[..., self.dim :]], -1)
 
     def extra_repr(self) -> str:
+        scaling = "" if self.scaling is None else f", scaling={self.scaling}"
         return (
             f"{self.dim}, base={self.base:g}, length_scale={self.length_scale:g}, "
-            f"interleaved={self.interleaved}"
+            f"interleaved={self.interleaved}{scaling}"
         )

@@ -6,6 +6,7 @@ Vaswani et al. 2017, section 3.5.
 import torch
 from torch import Tensor
 
+from heedful.attention.places import last_place, places
 from heedful.attention.positions.added import AddedPositions
 from heedful.basics.constants import WithConstants
 
@@ -51,15 +52,15 @@ class Sinusoidal(WithConstants, AddedPositions):
     def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.
 
-        ``first`` may be different in each row: integers ``[B]``.
+        ``first`` may be different in each row: integers ``[B]``; or the positions, ``[B, L]``.
         """
         length = embedded.shape[-2]
-        last = (first if isinstance(first, int) else int(first.max())) + length
+        last = last_place(first, length)
         table = self.table
         if last > len(table):
             positions = torch.arange(max(last, 2 * len(table)), device=table.device)
             self.table = table = sinusoids(positions, self.dim)
         if isinstance(first, Tensor):
-            places = first.unsqueeze(1) + torch.arange(length, device=first.device)
-            return embedded + table[places].to(embedded.dtype)
+            rows = places(first, torch.arange(length, device=first.device), 1)
+            return embedded + table[rows].to(embedded.dtype)
         return embedded + table[first:last].to(embedded.dtype)

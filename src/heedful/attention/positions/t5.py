@@ -103,7 +103,8 @@ class T5Buckets(WithConstants, RelativePositions):
         return near + (offsets > 0) * self.one_way
 
     def bias(self, query: Tensor, keys: int, positions: Tensor, scale: float) -> Tensor:
-        """``[H, Q, K]`` for ``query [.., H, Q, D]`` at integer ``positions [Q]``.
+        """``[H, Q, K]`` for ``query [.., H, Q, D]`` at integer ``positions [Q]``; ``[B, H, Q, K]``
+        for positions of each row, ``[B, 1, Q]``.
 
         Raises:
             ValueError: the number of heads, or the number of positions, does not match the queries.
@@ -112,8 +113,11 @@ class T5Buckets(WithConstants, RelativePositions):
         buckets = self.bucket(offsets(positions, keys))
         # The gradient is a sum over all scores, which half precision cannot represent.
         table = self.table.weight.to(sum_type(self.table.weight.dtype))
-        bias = F.embedding(buckets, table).permute(2, 0, 1).to(query.dtype)
-        return bias.squeeze(0) if self.heads == 1 else bias
+        bias = F.embedding(buckets, table).to(query.dtype)  # [.., Q, K, H]
+        if self.heads == 1:
+            return bias.squeeze(-1)
+        bias = bias.movedim(-1, -3)
+        return bias if positions.dim() == 1 else bias.squeeze(-4)
 
     def extra_repr(self) -> str:
         return f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
