@@ -145,9 +145,50 @@ def test_a_wrong_option_is_one_clear_line(option: str, message: str) -> None:
     assert option.partition("=")[0] in str(raised.value)
 
 
+def test_a_recipe_can_hold_the_comparison(data: Path, tmp_path: Path) -> None:
+    vary = {"model": {"dropout": [0.0, 0.2]}, "model.heads, model.layers": [[2, 1], [1, 2]]}
+    table = {"vary": vary, "seeds": 2, "budget": 3, "baseline": "dropout=0.2 heads=2 layers=1"}
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(tomlkit.dumps(SMALL | {"compare": table}))
+    printed = compare(recipe, "--list")[1]
+    assert "4 variants, 8 trainings of 3 steps" in printed
+    assert "heads=1 layers=2 dropout=0.2\theads-1_layers-2_dropout-0.2" in printed
+    printed = compare(recipe, "--vary", "model.heads=1,2", "--seeds", 1, "--list")[1]
+    assert "2 variants, 2 trainings of 3 steps" in printed
+    run = tmp_path / "run"
+    assert heedful.train(recipe, run, data=data)
+    assert "compare" not in (run / "recipe.toml").read_text()
+    assert heedful.train(SMALL, run, data=data), "a comparison changes nothing in a run"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"vray": {}}, r"\[compare\]: unknown key 'vray'; did you mean 'vary'"),
+        ({"vary": {"model.dropout": 0.1}}, "vary.model.dropout"),
+        ({"vary": {"model.dropout": []}}, "give a list of values"),
+        ({"vary": {"model.heads, model.layers": [1, 2]}}, "give a list of lists"),
+        ({"vary": {"model.heads, model.layers": [[1]]}}, "1 of 2 values"),
+        ({"vary": {"seed": [1, 2]}}, "cannot be varied"),
+        ({"seeds": 0}, "seeds"),
+    ],
+)
+def test_a_wrong_table_is_one_clear_line(
+    tmp_path: Path, table: dict[str, Any], message: str
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(tomlkit.dumps(SMALL | {"compare": table}))
+    with pytest.raises(UserError, match=message) as raised:
+        compare(recipe, "--list")
+    assert "\n" not in str(raised.value)
+    assert "recipe.toml" in str(raised.value)
+
+
 def test_a_variant_is_found_by_its_name_or_folder() -> None:
     variants = combine(read_vary(["m.a=1,2"]))
     assert find_variant(variants, "a-2", "--baseline") is variants[1]
+    two = combine(read_vary(["m.a=1", "m.b=x"]))
+    assert find_variant(two, "b=x a=1", "--baseline") is two[0]
     with pytest.raises(UserError, match="--baseline: no variant 'a=3'; did you mean 'a="):
         find_variant(variants, "a=3", "--baseline")
 
@@ -411,6 +452,7 @@ def test_what_cannot_be_compared_is_one_clear_line(
     with pytest.raises(UserError, match=message) as raised:
         compare(*[places.get(each, each) for each in arguments])
     assert "\n" not in str(raised.value)
+    assert not (tmp_path / "x").exists()
 
 
 def test_the_time_is_estimated_from_the_trainings_that_are_done() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -16,8 +18,11 @@ from heedful.evaluation.statistics import MeanStatistics, collect, measure
 from heedful.evaluation.student import paired_p, t_interval, two_sided_p
 from heedful.runs.opening import open_run
 from heedful.training.cost import Point, cost_to, loss_curve
+from heedful.viewing.comparison.html import to_html
+from heedful.viewing.comparison.latex import escape
 from heedful.viewing.comparison.markdown import to_markdown
 from heedful.viewing.comparison.sections import number, sections_of
+from page_help import browser, needs_browser, opened, pixels
 from test_compare import data, whole  # noqa: F401 - fixtures
 
 
@@ -203,3 +208,76 @@ def test_tables_hold_all_variants_and_markdown_escapes(report: dict[str, Any]) -
 )
 def test_numbers_are_short(value: float, text: str) -> None:
     assert number(value) == text
+
+
+# HTML, LaTeX and pictures
+
+
+def test_the_page_is_one_file_that_asks_nobody(whole: Path) -> None:  # noqa: F811
+    text = (whole / "report.html").read_text()
+    assert "Content-Security-Policy" in text
+    assert not re.search(r"""(?:src|href)=["'](?!data:)""", text)
+    assert text.count("data:image/svg+xml;base64,") == 2
+    for name in ("curves.svg", "lengths.svg"):
+        assert f"]({name})" in (whole / "report.md").read_text()
+        assert (whole / name).read_text().startswith("<?xml")
+
+
+@needs_browser()
+def test_the_page_shows_tables_and_pictures(whole: Path) -> None:  # noqa: F811
+    text = json.dumps(json.loads((whole / "report.json").read_text()))
+    changed = json.loads(text.replace("dropout=0.2", "<b>bold</b> & co"))
+    drawn = {name: (whole / f"{name}.svg").read_bytes() for name in ("curves", "lengths")}
+    page_file = whole / "changed.html"
+    page_file.write_text(to_html(changed, drawn))
+    try:
+        with browser() as one, opened(one, page_file.as_uri()) as it:
+            rows = it.page.locator("section:first-of-type tbody tr")
+            assert rows.nth(1).locator("td").first.inner_text() == "<b>bold</b> & co"
+            sizes = it.page.evaluate(
+                "[...document.images].map(one => [one.naturalWidth, one.complete])"
+            )
+            assert len(sizes) == 2
+            assert all(width > 300 and complete for width, complete in sizes)
+            # Every curve has its colour in the picture.
+            image = it.page.locator("img").first
+            seen = pixels(image.screenshot())
+            for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)):
+                assert (abs(seen - colour).max(-1) < 12).sum() > 40
+            assert it.page.evaluate("document.documentElement.scrollWidth") <= 1280
+    finally:
+        page_file.unlink()
+
+
+def test_latex_has_a_table_for_each_table_of_numbers(
+    report: dict[str, Any],
+    whole: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    text = (whole / "report.tex").read_text()
+    tables = text.split(r"\begin{table}")[1:]
+    assert len(tables) == sum(not section.is_text for section in sections_of(report))
+    for table in tables:
+        columns = len(re.search(r"\\begin\{tabular\}\{(\w+)\}", table)[1])  # type: ignore[index]
+        rows = [line for line in table.splitlines() if line.endswith(r"\\")]
+        assert len(rows) > 1
+        for row in rows:
+            assert len(re.findall(r"(?<!\\)&", row)) == columns - 1, row
+        for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}", r"\end{table}"):
+            assert table.count(rule) == 1
+    plain = re.sub(r"\\[{}]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+    assert all(ord(character) < 256 for character in text), "no character without a glyph"
+    compiler = shutil.which("tectonic") or shutil.which("pdflatex")
+    if compiler is not None:
+        head = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
+        (tmp_path / "whole.tex").write_text(f"{head}{text}\n\\end{{document}}\n")
+        subprocess.run([compiler, "whole.tex"], cwd=tmp_path, check=True, timeout=120)
+
+
+def test_latex_escapes_what_names_may_contain() -> None:
+    assert escape("a_b{c}") == r"a\_b\{c\}"
+    assert escape("\\x ^ ~ # $ %") == (
+        r"\textbackslash{}x \textasciicircum{} \textasciitilde{} \# \$ \%"
+    )

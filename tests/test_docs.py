@@ -207,6 +207,8 @@ def values_of(field: FieldInfo, name: str = "") -> str:
             files = f"{shortest or 0} or more {'rules' if name == 'protect' else 'files'}"
             return "list" if get_args(kind) == (Any,) else files
         return f"{shortest or 0} to {longest} {'names' if name == 'text' else 'files'}"
+    if get_origin(kind) is dict:
+        return "table"
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} numbers"
     word = {int: "integer", float: "number", bool: "true or false", str: "text"}[kind]
@@ -283,7 +285,7 @@ def text_settings() -> Iterator[Setting]:
     found: dict[str, dict[str, Setting]] = {}
     for task, kind in kinds.items():
         for row in settings(kind, ""):
-            if row.key not in ("task", "tune") and not row.key.startswith("tune."):
+            if row.key not in ("task", "tune") and not row.key.startswith(("tune.", "compare.")):
                 found.setdefault(row.key, {})[task] = row
     yield Setting("task", " · ".join(f'`"{task}"`' for task in kinds), "required")
     heads = [head.model_fields["task"].default for head in get_args(HeadSettings)]

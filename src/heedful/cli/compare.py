@@ -49,8 +49,11 @@ class Compare:
         Path | None, typer.Option("--out", help="The comparison's folder; resumed if unfinished.")
     ] = None
     seeds: Annotated[
-        int, typer.Option("--seeds", help="Seeds per variant, from the recipe's own on.")
-    ] = 3
+        int | None,
+        typer.Option(
+            "--seeds", help="Seeds per variant, from the recipe's own on.", show_default="3"
+        ),
+    ] = None
     budget: Annotated[
         str | None,
         typer.Option(
@@ -141,10 +144,16 @@ def _run(options: Compare) -> None:
 def _plan(options: Compare) -> "Plan":
     import os
 
-    from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
+    from heedful.runs.recipe import (
+        compare_settings,
+        find_recipe,
+        read_recipe,
+        with_overrides,
+        without_searches,
+    )
     from heedful.training.budget import read_budget
     from heedful.training.comparing import Plan
-    from heedful.training.variants import read_vary
+    from heedful.training.variants import read_vary, vary_of
 
     path = find_recipe(options.recipe or "")
     settings = [*(options.overrides or []), *machine_settings(options)]
@@ -152,13 +161,14 @@ def _plan(options: Compare) -> "Plan":
     if options.jobs > 1 and "threads" not in tables.get("training", {}):
         share = max(1, (os.cpu_count() or 1) // options.jobs)
         tables = with_overrides(tables, [f"training.threads={share}"])
+    own = compare_settings(tables, str(path))
     return Plan(
-        {key: table for key, table in tables.items() if key != "tune"},
+        without_searches(tables),
         str(path),
-        read_vary(options.vary or []),
-        seeds=options.seeds,
-        budget=read_budget(options.budget),
-        baseline=options.baseline,
+        read_vary(options.vary) if options.vary else vary_of(own.vary, str(path)),
+        seeds=own.seeds if options.seeds is None else options.seeds,
+        budget=read_budget(own.budget if options.budget is None else options.budget),
+        baseline=options.baseline or (None if options.vary else own.baseline),
         data=options.data,
         start_from=options.start_from,
     )
@@ -193,6 +203,7 @@ def _list(plan: "Plan", options: Compare) -> None:
     else:
         notice(f"about {duration(left)} left for the trainings that were started")
     check_refused(variants, refused, skip=options.skip_invalid)
+    plan.baseline_of(variants)
 
 
 def _finish(folder: Path, as_json: bool) -> None:
@@ -202,7 +213,7 @@ def _finish(folder: Path, as_json: bool) -> None:
     from heedful.viewing.comparison.sections import main_table
 
     found: dict[str, Any] = write_report(folder)
-    notice(f"report written to {folder}: report.md, report.json")
+    notice(f"report written to {folder}: report.html, report.md, report.tex, report.json")
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=1))
     else:

@@ -16,7 +16,7 @@ from heedful.data.python_rows import are_rows
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named
 from heedful.runs.search_space import refuse_unsearchable
-from heedful.runs.settings import Recipe
+from heedful.runs.settings import CompareSettings, Recipe
 
 DEFAULT = "translation"
 """The task of a recipe without ``task``."""
@@ -172,13 +172,30 @@ def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False
     if written:
         tables = _kind(tables, where).without_unused(tables, where)
     recipe = check(kind, dict(tables), where, written=written)
-    plain = {key: table for key, table in tables.items() if key != "tune"}
+    plain = without_searches(tables)
     for key, searched in recipe.tune.items():
         place = f"{where}, [tune]"
         refuse_unsearchable(key, place)
         for value in searched.ends():
             check(kind, with_setting(plain, key, value, place), place)
     return recipe
+
+
+def without_searches(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a recipe without those that only searches and comparisons read."""
+    return {key: table for key, table in tables.items() if key not in ("tune", "compare")}
+
+
+def compare_settings(tables: Mapping[str, Any], where: str) -> CompareSettings:
+    """The table ``[compare]`` of a recipe.
+
+    Raises:
+        UserError: a key is unknown, or a value is invalid.
+    """
+    given = tables.get("compare", {})
+    if not isinstance(given, Mapping):
+        raise UserError(f"{where}: 'compare' is not a table")
+    return check(CompareSettings, dict(given), f"{where}, [compare]")
 
 
 def recipe_kind(tables: Mapping[str, Any], where: str) -> type[Recipe]:

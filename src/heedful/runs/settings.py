@@ -1,6 +1,6 @@
 """Settings of all recipes: task, seed, training loop and search space."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -141,6 +141,39 @@ class LoopSettings(Settings):
         return self
 
 
+class CompareSettings(Settings):
+    """What ``heedful compare`` trains, unless its options say otherwise."""
+
+    vary: dict[str, list[Any]] = Field(default_factory=dict)
+    """Values by dotted key; of several keys, joined by commas, each value is a list."""
+    seeds: int = Field(3, ge=1)
+    budget: str | None = None
+    """The limit of each training, as ``--budget``."""
+    baseline: str | None = None
+    """The variant that the others are compared with; the first one by default."""
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _steps_are_text(cls, given: Any) -> Any:
+        return str(given) if type(given) is int else given
+
+    @field_validator("vary", mode="before")
+    @classmethod
+    def _keys_are_dotted(cls, given: Any) -> Any:
+        return _flat_lists(given) if isinstance(given, dict) else given
+
+
+def _flat_lists(tables: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Entries by dotted key, for quoted keys as well as nested tables."""
+    found: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            found |= _flat_lists(value, f"{before}{key}.")
+        else:
+            found[before + key] = value
+    return found
+
+
 class Recipe(Settings):
     """All settings of a run; each task adds its own."""
 
@@ -149,6 +182,8 @@ class Recipe(Settings):
     training: LoopSettings = LoopSettings()
     tune: dict[str, SearchSpace] = Field(default_factory=dict)
     """What ``heedful tune`` searches, by key; recipes in runs have no such table."""
+    compare: CompareSettings = CompareSettings()
+    """What ``heedful compare`` varies; recipes in runs have no such table."""
 
     @field_validator("tune", mode="before")
     @classmethod
@@ -156,12 +191,18 @@ class Recipe(Settings):
         return whole_keys(given) if isinstance(given, dict) else given
 
     def as_tables(self) -> dict[str, Any]:
-        """The settings as TOML tables; without ``tune`` if it is empty."""
+        """The settings as TOML tables; without ``tune`` and ``compare`` if they are empty."""
         tables = super().as_tables()
         del tables["tune"], tables["training"]
+        if self.compare == CompareSettings():
+            del tables["compare"]
         searched = {key: searched.as_tables() for key, searched in self.tune.items()}
         tables["training"] = self.training.as_tables()
         return tables | ({"tune": searched} if searched else {})
+
+    def of_a_run(self) -> "Self":
+        """The recipe without the tables that only searches and comparisons read."""
+        return self.model_copy(update={"tune": {}, "compare": CompareSettings()})
 
     @property
     def is_validated(self) -> bool:

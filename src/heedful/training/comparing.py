@@ -111,6 +111,16 @@ class Plan:
             variants.append(variant)
         return variants, refused
 
+    def baseline_of(self, variants: Sequence[Variant]) -> Variant:
+        """The variant that others are compared with.
+
+        Raises:
+            UserError: no variant has the name :attr:`baseline`.
+        """
+        if self.baseline is None:
+            return variants[0]
+        return find_variant(variants, self.baseline, "--baseline")
+
 
 def check_refused(variants: Sequence[Variant], refused: Sequence[Refused], *, skip: bool) -> None:
     """List the refused variants.
@@ -148,6 +158,7 @@ def train_variants(plan: Plan, out: Path, *, skip_invalid: bool = False, jobs: i
         raise UserError(f"--jobs {jobs}: the minimum is 1")
     variants, refused = plan.checked()
     check_refused(variants, refused, skip=skip_invalid)
+    plan.baseline_of(variants)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -166,8 +177,7 @@ class _Trainings:
         start = None if plan.start_from is None else open_run(plan.start_from).path
         self.plan, self.folder, self.start = plan, folder, start
         self.variants = {variant.name: variant for variant in variants}
-        first = variants[0] if plan.baseline is None else None
-        baseline = first or find_variant(variants, plan.baseline or "", "--baseline")
+        baseline = plan.baseline_of(variants)
         base = plan.recipe(baseline.settings)
         varied = {key for variant in variants for key in variant.settings}
         fixed = {

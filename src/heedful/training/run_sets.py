@@ -26,7 +26,9 @@ def compared_settings(recipe: Recipe) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat(recipe.as_tables()).items()
-        if key not in HARMLESS and not key.startswith("tune.") and not key.endswith(FILES)
+        if key not in HARMLESS
+        and not key.startswith(("tune.", "compare."))
+        and not key.endswith(FILES)
     }
 
 

@@ -79,7 +79,7 @@ def train(
     folder = Path(out)
     rows = data if isinstance(data, Mapping) else None
     checked = _checked(recipe, find_start(folder, start_from), rows)
-    recipe = checked.model_copy(update={"tune": {}})
+    recipe = checked.of_a_run()
     device = choose_device(recipe.training.device)
     precision = check_precision(recipe.training.precision, device)
     with _prepared(folder, recipe, data, start_from) as run:
@@ -97,7 +97,7 @@ def prepare(
 
     The arguments and errors are those of :func:`train`.
     """
-    with _prepared(Path(out), recipe.model_copy(update={"tune": {}}), data, start_from) as run:
+    with _prepared(Path(out), recipe.of_a_run(), data, start_from) as run:
         return run
 
 

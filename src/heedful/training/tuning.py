@@ -15,7 +15,7 @@ from heedful.basics.locking import locked
 from heedful.basics.notices import notice
 from heedful.basics.settings import current_name
 from heedful.runs.opening import open_run
-from heedful.runs.recipe import check_recipe, tables_of, with_setting, write_toml
+from heedful.runs.recipe import check_recipe, tables_of, with_setting, without_searches, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
 from heedful.runs.search_space import SearchSpace
@@ -130,7 +130,7 @@ class _Search:
             tables = with_setting(tables, "training.max_minutes", minutes, "--minutes")
         self.recipe = check_recipe(tables, self.where)
         self.space = dict(self.recipe.tune) or default_space(self.recipe)
-        self.tables = {key: table for key, table in tables.items() if key != "tune"}
+        self.tables = without_searches(tables)
         if not self.recipe.is_validated:
             raise UserError(
                 f"{self.where}: a search needs validation data (set data.validation or "

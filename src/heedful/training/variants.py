@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,20 +62,66 @@ def read_vary(options: Sequence[str]) -> list[list[Settings]]:
         >>> read_vary(["model.heads,model.layers=4:1,8:2"])
         [[{'model.heads': 4, 'model.layers': 1}, {'model.heads': 8, 'model.layers': 2}]]
     """
-    groups: list[list[Settings]] = []
-    seen: set[str] = set()
+    given: list[tuple[str, str, list[list[Any]]]] = []
     for option in options:
         where = f"--vary {option}"
         left, equals, right = option.partition("=")
-        keys = [key.strip() for key in left.split(",")]
-        if not equals or not right.strip() or not all(keys):
+        if not equals or not right.strip():
             raise UserError(f"{where}: {_EXPECTED}")
+        several = "," in left
+        values = []
+        for part in split(right, ","):
+            texts = [text.strip() for text in (split(part, ":") if several else [part])]
+            if not all(texts):
+                raise UserError(f"{where}: a value is empty; {_EXPECTED}")
+            values.append([read_value(text) for text in texts])
+        given.append((where, left, values))
+    return _groups(given)
+
+
+def vary_of(vary: Mapping[str, Sequence[Any]], where: str) -> list[list[Settings]]:
+    """Like :func:`read_vary`, for the table ``[compare.vary]`` of a recipe.
+
+    Example:
+        >>> vary_of({"model.heads, model.layers": [[4, 1], [8, 2]]}, "recipe.toml")
+        [[{'model.heads': 4, 'model.layers': 1}, {'model.heads': 8, 'model.layers': 2}]]
+    """
+    given: list[tuple[str, str, list[list[Any]]]] = []
+    for keys, values in vary.items():
+        own = f"{where}, [compare.vary] '{keys}'"
+        several = "," in keys
+        if not values or (several and not all(isinstance(value, list) for value in values)):
+            raise UserError(f"{own}: give a list of {'lists of ' if several else ''}values")
+        given.append((own, keys, [value if several else [value] for value in values]))
+    return _groups(given)
+
+
+def _groups(given: Sequence[tuple[str, str, list[list[Any]]]]) -> list[list[Settings]]:
+    """The alternatives of each (origin, keys, values), checked."""
+    groups: list[list[Settings]] = []
+    seen: set[str] = set()
+    for where, left, values in given:
+        keys = [key.strip() for key in left.split(",")]
+        if not all(keys):
+            raise UserError(f"{where}: a key is empty; {_EXPECTED}")
         for key in keys:
             if key in seen:
                 raise UserError(f"{where}: '{key}' is varied twice; name it once")
             refuse_fixed(key, where)
             seen.add(key)
-        groups.append(list(_alternatives(keys, right, where)))
+        found: list[Settings] = []
+        for each in values:
+            shown = ":".join(map(_text, each))
+            if len(each) != len(keys):
+                raise UserError(
+                    f"{where}: '{shown}' has {len(each)} of {len(keys)} values; separate them by "
+                    "colons, as in model.heads,model.layers=4:1,8:2"
+                )
+            settings = dict(zip(keys, each, strict=True))
+            if settings in found:
+                raise UserError(f"{where}: the value {shown} is given twice")
+            found.append(settings)
+        groups.append(found)
     return groups
 
 
@@ -83,24 +129,6 @@ def refuse_fixed(key: str, where: str) -> None:
     """Raise UserError with the reason for a setting that cannot be varied."""
     if key in _FIXED:
         raise UserError(f"{where}: '{key}' cannot be varied: {_FIXED[key]}")
-
-
-def _alternatives(keys: Sequence[str], text: str, where: str) -> Iterator[Settings]:
-    found: list[Settings] = []
-    for part in split(text, ","):
-        values = split(part, ":") if len(keys) > 1 else [part]
-        if not all(value.strip() for value in values):
-            raise UserError(f"{where}: a value is empty; {_EXPECTED}")
-        if len(values) != len(keys):
-            raise UserError(
-                f"{where}: '{part.strip()}' has {len(values)} of {len(keys)} values; separate them "
-                "by colons, as in model.heads,model.layers=4:1,8:2"
-            )
-        settings = {key: read_value(value.strip()) for key, value in zip(keys, values, strict=True)}
-        if settings in found:
-            raise UserError(f"{where}: the value {part.strip()} is given twice")
-        found.append(settings)
-        yield settings
 
 
 def split(text: str, separator: str) -> list[str]:
@@ -180,13 +208,14 @@ def _text(value: Any) -> str:
 
 
 def find_variant(variants: Sequence[Variant], name: str, where: str) -> Variant:
-    """The variant with a name or a folder.
+    """The variant with a folder, or with a name; its settings may be in any order.
 
     Raises:
         UserError: there is none; the message suggests the nearest one.
     """
     for variant in variants:
-        if name in (variant.name, variant.folder):
+        same = sorted(variant.name.split()) == sorted(name.split())
+        if same or name == variant.folder:
             return variant
     names = [variant.name for variant in variants]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)

@@ -21,6 +21,8 @@ class Section:
     rows: Sequence[tuple[str, ...]]
     picture: str | None = None
     """The name of the picture above the table."""
+    is_text: bool = False
+    """Whether the cells are texts and not numbers."""
 
     def table(self) -> ReportTable:
         """The table for a terminal."""
@@ -290,7 +292,7 @@ def _sentences(report: Values) -> Iterator[Section]:
         rows += [(name, text) for name, text in one["outputs"].items()]
         rows.append(("", ""))
     note = "Outputs of the first seed, for inputs for which most variants differ."
-    yield Section("Side by side", note, ("", "text"), rows[:-1])
+    yield Section("Side by side", note, ("", "text"), rows[:-1], is_text=True)
 
 
 def _left_out(report: Values) -> Section | None:
@@ -304,4 +306,4 @@ def _left_out(report: Values) -> Section | None:
     ]
     left = report["seconds_left"]
     note = "" if left is None else f"Estimated time left: {duration(left)}."
-    return Section("Not in the tables", note, ("variant", "reason"), rows)
+    return Section("Not in the tables", note, ("variant", "reason"), rows, is_text=True)
