@@ -8,7 +8,7 @@ import select
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -23,6 +23,7 @@ from heedful.data.protected.known import KnownSpans
 from heedful.data.readers import read_line_blocks
 from heedful.data.readers.opening import STANDARD_INPUT
 from heedful.decoding import SearchOptions
+from heedful.inference.document_texts import DocumentTexts
 from heedful.inference.line_input import source_blocks
 from heedful.inference.line_windows import WINDOW, windows
 from heedful.inference.memory_first import translate_with_memory
@@ -174,12 +175,12 @@ def translate_document(
     Raises:
         UserError: the output cannot be written; nothing is left behind.
     """
-    windows_of = windows([text] for text in document.segments)
     known = KnownSpans(document.segments, document.spans)
+    own = _keeping(translator, document, known)
     made = translate_with_memory(
-        _keeping(translator, document, known),
+        own,
         memory or Memory(),
-        windows_of,
+        windows([text] for text in document.segments),
         options=options,
         scores=False,
         contexts=document.contexts,
@@ -187,20 +188,47 @@ def translate_document(
         advance=advance,
     )
     found = list(chain.from_iterable(made))
+    _translate_refused(own, document, found, options)
     kinds = [None if one.match is None else one.match.kind for one in found]
     document.fill([one.text for one in found], kinds)
-    reused = Counter(kind for kind in kinds if kind is not None)
-    if reused:
-        several = sum(bool(one.match and one.match.others) for one in found)
-        counts = " and ".join(f"{count:,} {kind}" for kind, count in reused.most_common())
-        more = f", {several:,} of them with other translations in it" if several else ""
-        notice(f"{document.name}: {counts} matches taken from the memory{more}")
+    _tell_matches(document, found)
     if output is not None:
         document.write(output)
         return found
     sys.stdout.buffer.write(document.contents())
     sys.stdout.buffer.flush()
     return found
+
+
+def _translate_refused(
+    translator: Translator | PlacingTranslator,
+    document: Document,
+    found: list[Translation],
+    options: SearchOptions,
+) -> None:
+    """Translate the words of segments one by one where the translation has other markup."""
+    refused = DocumentTexts([document]).refused([one.text for one in found])
+    if not refused:
+        return
+    made = chain.from_iterable(
+        translator.translate_windows(
+            windows([text] for text in refused.words), options=options, scores=False
+        )
+    )
+    for number, text in refused.joined([one.text for one in made]).items():
+        found[number] = Translation(document.segments[number], text)
+    segments = "segments were" if len(refused) > 1 else "segment was"
+    notice(f"{document.name}: {len(refused):,} {segments} translated in pieces to keep the markup")
+
+
+def _tell_matches(document: Document, found: Sequence[Translation]) -> None:
+    """Print how many translations are from the memory."""
+    reused = Counter(one.match.kind for one in found if one.match is not None)
+    if reused:
+        several = sum(bool(one.match and one.match.others) for one in found)
+        counts = " and ".join(f"{count:,} {kind}" for kind, count in reused.most_common())
+        more = f", {several:,} of them with other translations in it" if several else ""
+        notice(f"{document.name}: {counts} matches taken from the memory{more}")
 
 
 def _keeping(

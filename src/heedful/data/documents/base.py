@@ -93,6 +93,15 @@ class Document(ABC):
         """
         return True
 
+    def pieces(self, place: int) -> list[str]:
+        """A segment as words and markup in turn, which begins and ends with words."""
+        text = self.segments[place]
+        pieces, at = [], 0
+        for start, end in sorted(span for chain in self.spans.get(text, ()) for span in chain):
+            pieces += [text[at:start], text[start:end]]
+            at = end
+        return [*pieces, text[at:]]
+
     def write(self, path: Path) -> None:
         """Write the document; compressed if the name ends in ``.gz``.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from heedful.basics.notices import notice
 from heedful.data.documents.base import Document
 from heedful.data.memory import Memory
 from heedful.data.protected.messages import Message, Piece
@@ -71,25 +72,41 @@ class BranchDocument(Document):
             return self._document.accepts(number, translation)
         return message.accepts(piece, translation)
 
+    def pieces(self, place: int) -> list[str]:
+        number, piece = self._places[place]
+        return self._document.pieces(number) if piece is None else super().pieces(place)
+
     def _original(self) -> bytes:
         return self._document.contents()
 
     def _with(self, translations: Sequence[str]) -> bytes:
         found: list[dict[str, str]] = [{} for _ in self._messages]
         kinds: list[str | None] = [None] * len(self._messages)
-        for (number, piece), text, translation, kind in zip(
-            self._places, self.segments, translations, self.matches, strict=True
+        refused: set[int] = set()
+        for place, ((number, piece), text, translation, kind) in enumerate(
+            zip(self._places, self.segments, translations, self.matches, strict=True)
         ):
             found[number][text] = translation
             if piece is None:
                 kinds[number] = kind
-        self._document.fill([self._whole(*each) for each in enumerate(found)], kinds)
+            elif not self.accepts(place, translation):
+                refused.add(number)
+        whole = [self._whole(number, own, refused) for number, own in enumerate(found)]
+        self._document.fill(whole, kinds)
+        if refused:
+            notice(
+                f"{self.name}: {len(refused)} messages whose branches lack arguments in their "
+                "translation; these branches were left untranslated"
+            )
         return self._document.contents()
 
-    def _whole(self, number: int, translations: dict[str, str]) -> str:
-        """The translation of a segment of the document."""
+    def _whole(self, number: int, translations: dict[str, str], refused: set[int]) -> str:
+        """The translation of a segment of the document; adds those that it refuses."""
         message, text = self._messages[number], self._document.segments[number]
         if message is None:
             return translations[text]
         joined = message.joined(translations.get, self._language)
-        return joined if self._document.accepts(number, joined) else text
+        if self._document.accepts(number, joined):
+            return joined
+        refused.add(number)
+        return text

@@ -93,6 +93,8 @@ class MarkedDocument(TextSpanDocument):
         found = [one for one in self.marked() if one.has_words()]
         self._marked = sorted(found, key=lambda one: (one.start, -one.end))
         self._starts = [one.start for one in self._marked]
+        self._translations: Sequence[str] = self.segments
+        self._unmatched = 0
         for one in self._marked:
             text = one.text
             self.add(one.start, one.end, text)
@@ -101,18 +103,19 @@ class MarkedDocument(TextSpanDocument):
 
     def accepts(self, place: int, translation: str) -> bool:
         one = self._marked[place]
-        return translation == one.text or _parts(one, translation.strip()) is not None
+        return translation == one.text or self._composed(one, translation) is not None
 
     def escaped(self, place: int, translation: str) -> str:
         one = self._marked[place]
-        own = None
-        if translation != one.text:
-            parts = _parts(one, translation.strip())
-            own = None if parts is None else self.composed(one, parts)
+        own = None if translation == one.text else self._composed(one, translation)
         if own is None:
             self._unmatched += translation != one.text
             return self._rendered(one.start, one.end, place + 1)
         return own
+
+    def _composed(self, one: Marked, translation: str) -> str | None:
+        parts = _parts(one, translation.strip())
+        return None if parts is None else self.composed(one, parts)
 
     def _with(self, translations: Sequence[str]) -> bytes:
         self._translations = translations

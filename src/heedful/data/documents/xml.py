@@ -11,7 +11,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.documents.base import Document, Edit, without_forbidden
 from heedful.data.readers.kinds import xml_encoding
-from heedful.data.readers.markup import Segment, write_segment
+from heedful.data.readers.markup import Segment, split_codes, write_segment
 from heedful.data.readers.text import bad_byte, codec_name
 from heedful.data.readers.xml import SAFE, broken, refuse_entities, refuse_references
 
@@ -71,6 +71,13 @@ class XmlDocument(Document):
             first -= 1
         is_after_tag = self._bytes[first - 1 : first] == b">"
         return self._bytes[first:start].decode("utf-8") if is_after_tag else ""
+
+    def accepts(self, place: int, translation: str) -> bool:
+        text, _ = without_forbidden(translation)
+        return not text.strip() or write_segment(text, self._codes[place])[1]
+
+    def pieces(self, place: int) -> list[str]:
+        return split_codes(self.segments[place], self._codes[place])
 
     @abstractmethod
     def edit(self, place: int, content: str) -> Edit:

@@ -53,8 +53,7 @@ def write_segment(translation: str, codes: Sequence[str]) -> tuple[str, bool]:
         ('a &lt;b&gt; &amp; Co.', True)
     """
     if codes:
-        longest_first = sorted(set(codes), key=len, reverse=True)
-        pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", translation)
+        pieces = split_codes(translation, codes)
         found = pieces[1::2]
         if Counter(found) == Counter(codes) and _nests(found):
             escaped = (
@@ -63,6 +62,14 @@ def write_segment(translation: str, codes: Sequence[str]) -> tuple[str, bool]:
             )
             return "".join(escaped), True
     return translation.translate(ESCAPES), not codes
+
+
+def split_codes(text: str, codes: Sequence[str]) -> list[str]:
+    """Split a text into words and codes in turn, which begin and end with words."""
+    if not codes:
+        return [text]
+    longest_first = sorted(set(codes), key=len, reverse=True)
+    return re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
 
 
 def _collect(element: "etree._Element", parts: list[str], codes: list[str]) -> None:

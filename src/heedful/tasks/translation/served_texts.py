@@ -1,9 +1,8 @@
 """Translates the texts and documents of a request, each from its own language."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -12,12 +11,12 @@ from heedful.data.documents import Document
 from heedful.data.documents.branches import with_branches
 from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.spans import find_spans
+from heedful.inference.document_texts import DocumentTexts
 from heedful.inference.span_placement import PLACED, remove_spans, with_spans
 from heedful.inference.translation import Translation
 from heedful.tasks.endpoints import Model, Search, SearchAll, Server, search_options
 from heedful.tasks.pairs.matches import Matches
 from heedful.tasks.translation.detection import Detector
-from heedful.tasks.translation.document_texts import DocumentTexts
 
 AUTO = "auto"
 """The source language of requests whose language is detected."""
@@ -244,22 +243,11 @@ class ServedTexts:
         search: SearchAll,
     ) -> list[str]:
         """Translations of all segments; those with other markup are made in pieces."""
-        pieces = await asyncio.to_thread(texts.refused, found)
-        words = {
-            (i, place): piece
-            for i, own in pieces.items()
-            for place, piece in enumerate(own)
-            if place % 2 == 0 and any(map(str.isalpha, piece))
-        }
-        made = await self.translate(
-            list(words.values()), [sources[i] for i, _ in words], target, search
-        )
-        translated: Mapping[Any, Translation] = dict(zip(words, made, strict=True))
-        for i, own in pieces.items():
-            found[i] = "".join(
-                translated[i, place].text if (i, place) in translated else piece
-                for place, piece in enumerate(own)
-            )
+        refused = await asyncio.to_thread(texts.refused, found)
+        own = [sources[number] for number in refused.segments]
+        made = await self.translate(refused.words, own, target, search)
+        for number, text in refused.joined([one.text for one in made]).items():
+            found[number] = text
         return found
 
 

@@ -1,12 +1,66 @@
 """The segments of documents that are translated together, and the documents with translations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from heedful.data.documents import Document
 from heedful.data.protected.known import KnownSpans
 
 MOST_SPANS = 64
 """Maximum number of tags, or pairs of them, in a segment that is translated as a whole."""
+
+
+class RefusedTexts:
+    """Segments whose words are translated one by one, so that all markup is kept.
+
+    Args:
+        pieces: index of a segment → its words and markup in turn, beginning and ending with words.
+
+    Example:
+        >>> refused = RefusedTexts({4: ["Press ", "<b>", "OK", "</b>", ""]})
+        >>> refused.words
+        ['Press', 'OK']
+        >>> refused.joined(["Drücken Sie", "OK"])
+        {4: 'Drücken Sie <b>OK</b>'}
+    """
+
+    def __init__(self, pieces: Mapping[int, Sequence[str]]) -> None:
+        self._pieces = pieces
+        self._places = {
+            (number, place): text.strip()
+            for number, own in pieces.items()
+            for place, text in enumerate(own)
+            if place % 2 == 0 and any(map(str.isalpha, text))
+        }
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    @property
+    def words(self) -> list[str]:
+        """The texts to translate."""
+        return list(self._places.values())
+
+    @property
+    def segments(self) -> list[int]:
+        """For each text to translate, the index of its segment."""
+        return [number for number, _ in self._places]
+
+    def joined(self, translations: Sequence[str]) -> dict[int, str]:
+        """Index of a segment → its translation, with the white space of the segment.
+
+        Args:
+            translations: those of `words`.
+        """
+        made = dict(zip(self._places, translations, strict=True))
+        found = {}
+        for number, own in self._pieces.items():
+            parts = list(own)
+            for place, piece in enumerate(own):
+                if translation := made.get((number, place), "").strip():
+                    start, end = len(piece) - len(piece.lstrip()), len(piece.rstrip())
+                    parts[place] = piece[:start] + translation + piece[end:]
+            found[number] = "".join(parts)
+        return found
 
 
 class DocumentTexts:
@@ -47,22 +101,14 @@ class DocumentTexts:
         document, place = self.places[number]
         return self.documents[document].accepts(place, translation)
 
-    def pieces(self, number: int) -> list[str]:
-        """A segment as words and markup in turn, which begins and ends with words."""
-        text = self.segments[number]
-        pieces, at = [], 0
-        for start, end in sorted(span for chain in self._spans.get(text, ()) for span in chain):
-            pieces += [text[at:start], text[start:end]]
-            at = end
-        return [*pieces, text[at:]]
-
-    def refused(self, translations: Sequence[str]) -> dict[int, list[str]]:
-        """Index of each segment whose translation has other markup → its pieces."""
-        return {
-            number: self.pieces(number)
-            for number, one in enumerate(translations)
-            if not self.accepts(number, one)
-        }
+    def refused(self, translations: Sequence[str]) -> "RefusedTexts":
+        """The segments whose translation has other markup, to be translated in pieces."""
+        pieces: dict[int, list[str]] = {}
+        for number, one in enumerate(translations):
+            if not self.accepts(number, one):
+                document, place = self.places[number]
+                pieces[number] = self.documents[document].pieces(place)
+        return RefusedTexts(pieces)
 
     def filled(
         self,
