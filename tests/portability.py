@@ -26,6 +26,7 @@ from heedful.kernels.compiling import compiler
 TESTS = Path(__file__).parent
 
 NUMERICAL = [
+    "attention_in_recipes",
     "additive_kernels",
     "aligner",
     "attention_combinations",

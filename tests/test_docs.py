@@ -21,6 +21,8 @@ from pydantic_core import PydanticUndefined
 
 import heedful.cli
 import heedful.cli.main
+from heedful.attention.settings import AttentionSettings
+from heedful.basics.parts import PartSettings
 from heedful.basics.settings import Settings
 from heedful.models import (
     EncoderSettings,
@@ -32,6 +34,7 @@ from heedful.models import (
     build_model,
     registered,
 )
+from heedful.models.attention_settings import LayerAttentionSettings, PairAttentionSettings
 from heedful.models.bert import BertSettings
 from heedful.models.gpt import GptSettings
 from heedful.models.recurrent_language import RecurrentLanguageSettings
@@ -210,7 +213,11 @@ def values_of(field: FieldInfo, name: str = "") -> str:
     if get_origin(kind) is dict:
         return "table"
     if get_origin(kind) is tuple:
-        return f"{len(get_args(kind))} numbers"
+        if is_table(get_args(kind)[0]):
+            return "list of tables"
+        return "list" if ... in get_args(kind) else f"{len(get_args(kind))} numbers"
+    if is_table(kind):
+        return "name or table"
     word = {int: "integer", float: "number", bool: "true or false", str: "text"}[kind]
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     bounds = [
@@ -255,7 +262,10 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
         inner: Any = field.annotation
         if get_origin(inner) in (Union, UnionType):
             inner = next((part for part in get_args(inner) if is_table(part)), inner)
-        if is_table(inner):
+        if is_table(inner) and issubclass(inner, AttentionSettings):  # described once
+            yield Setting(before + name, "table", "not set")
+            continue
+        if is_table(inner) and not issubclass(inner, PartSettings):
             yield from settings(inner, f"{before}{name}.")
             continue
         if before + name == "tune":
@@ -265,6 +275,7 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
         if default is PydanticUndefined:
             shown = f"from `{FILLED[kind]}`" if kind in FILLED else "required"
         else:
+            default = default.as_value() if isinstance(default, PartSettings) else default
             shown = "not set" if default is None else f"`{toml(default)}`"
         yield Setting(before + name, values_of(field, name), shown)
 
@@ -274,6 +285,11 @@ def is_table(kind: Any) -> TypeGuard[type[Settings]]:
 
 
 def model_settings(part: str) -> Iterator[Setting]:
+    if part == "pairs":
+        for table in (LayerAttentionSettings, PairAttentionSettings):
+            for row in settings(table, "model.attention: model.attention."):
+                if table is PairAttentionSettings or row.key.endswith((".every", ".numbers")):
+                    yield row
     for kind in MODELS[part]:
         yield from settings(kind, f"{kind_of(kind)}: model.")
 
@@ -308,6 +324,7 @@ def documented(part: str) -> Iterator[Setting]:
         if line.startswith("#"):
             found = re.search(r'(?:kind|task) = "([\w-]+)"', line)
             kind = f"{found[1]}: " if found else ""
+            kind = "model.attention: " if line == "### [model.attention]" else kind
         row = re.match(r"\| `([\w.]+)` \| (.*?) \| (.*?) \| \S", line)
         if row:
             yield Setting(kind + row[1], row[2], row[3])

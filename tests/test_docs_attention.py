@@ -236,10 +236,11 @@ PUBLIC = [
 OURS = {
     "Memory", "use_kernel", "watch", "Score", "Normalizer", "Queries", "RelativePositions",
     "Dense", "Grid", "Mask", "as_mask", "dense_mask", "flex_mask", "function", "padding",
-    "split_mask", "build_score", "known_score", "register_score", "build_normalizer",
-    "known_normalizer", "register_normalizer", "AddedPositions", "known_position",
-    "register_position", "register_relative_position", "HeadMixing", "RotaryScaling",
-    "grid_coordinates",
+    "split_mask", "build_score", "register_score", "build_normalizer", "register_normalizer",
+    "AddedPositions", "register_position", "register_relative_position", "register_mask",
+    "ScoreSettings", "NormalizerSettings", "PositionSettings", "MaskSettings",
+    "HeadMixing", "HeadSizes",
+    "RotaryScaling", "grid_coordinates",
 }  # fmt: skip
 """What is no mechanism of the literature but the library's own machinery."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import heedful
 from heedful.attention import watch
-from heedful.attention.normalizers import Hard, SampledHard, known_normalizer, register_normalizer
+from heedful.attention.normalizers import Hard, SampledHard, build_normalizer, register_normalizer
 from heedful.attention.normalizers import registry as normalizers
 from heedful.attention.positions import (
     AddedPositions,
@@ -48,7 +48,7 @@ class Decay(RelativePositions):
 @pytest.fixture(autouse=True)
 def _plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The examples, in this process, for one test."""
-    known = [normalizers._builders, positions._added, positions._relative]
+    known: list[dict[str, Any]] = [normalizers._builders, positions._builders]
     before = [dict(one) for one in known]
     monkeypatch.setattr(registry, "_loaded", {})
     for file in (NORMALIZER, POSITIONS):
@@ -143,7 +143,7 @@ def test_positions_are_their_vectors(part: AddedPositions) -> None:
         ({"attention": {"normalizer": "of-others"}}, "(load a plug-in with --plugin"),
         ({"attention": {"normalizer": "hard"}}, "'hard' passes no gradient"),
         ({"attention": {"normalizer": "sampled-hard"}}, "is trained by reward"),
-        ({"attention": {"normalizer": "local-predictive"}}, "the position of each query"),
+        ({"attention": {"normalizer": "local-predictive"}}, "the vector of each query"),
         ({"attention": {"normalizer": "drawn"}}, "'drawn' draws weights at random"),
         ({"positions": "lerned"}, "did you mean 'learned'?"),
         ({"positions": "of-others"}, "(load a plug-in with --plugin FILE.py)"),
@@ -167,7 +167,7 @@ def test_a_name_is_registered_once() -> None:
         register_position("rotary", Learned)
     with pytest.raises(UserError, match=r"position 'learned' .* is already registered"):
         register_relative_position("learned", lambda width, heads: Decay())
-    assert known_normalizer("softplus") == "softplus"
+    assert type(build_normalizer("softplus")).__name__ == "Softplus"
 
 
 @pytest.mark.parametrize("parts", [PARTS[0], {"positions": "binary"}, {"positions": "rotary"}])

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heedful.attention import watch
-from heedful.attention.scores import Score, known_score, register_score
+from heedful.attention.scores import Score, build_score, register_score
 from heedful.attention.scores.registry import _builders
 from heedful.basics.errors import UserError
 from heedful.inference.fusing import searched
@@ -28,7 +28,9 @@ SIZES = {"layers": 1, "hidden_size": 8, "ffn_size": 8, "heads": 2, "max_length":
 
 def model_of(score: str) -> Transformer:
     torch.manual_seed(1)
-    settings = TransformerSettings.model_validate({**SIZES, "attention": {"score": score}})
+    normalizer = "plain-sum" if score == "exp-dot" else "softmax"
+    attention = {"score": score, "normalizer": normalizer}
+    settings = TransformerSettings.model_validate({**SIZES, "attention": attention})
     return Transformer(settings, 20, 20).eval()
 
 
@@ -75,7 +77,7 @@ def test_an_unknown_score_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r"model.attention.score.* did you mean 'scaled-dot'\?"):
         check_recipe(tables, "the recipe")
     with pytest.raises(ValueError, match="with --plugin"):
-        known_score("mystery")
+        build_score("mystery", 4)
 
 
 def heedful(folder: Path, *arguments: str) -> Any:

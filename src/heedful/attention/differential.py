@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from heedful.attention.heads.differential import Differential
 from heedful.attention.heads.gate import OutputGate
 from heedful.attention.heads.query_key_norm import QueryKeyNorm
+from heedful.attention.masks import Mask
 from heedful.attention.modules import Memory
 from heedful.attention.multi_head import MultiHeadAttention
 from heedful.attention.normalizers import Normalizer
@@ -37,6 +38,7 @@ class DifferentialAttention(MultiHeadAttention):
         score: compares vectors of width d; default: scaled dot product.
         normalize: maps scores to weights; default: softmax.
         positions: rotates queries and keys, or changes scores; default: none.
+        mask: a mask that is combined with the one of each call; default: none.
         query_key_norm: normalizes queries and keys; default: none.
         gate: scales the contexts of H heads of width 2d; default: none.
         dropout: share of the weights set to zero in training, in [0, 1).
@@ -66,6 +68,7 @@ class DifferentialAttention(MultiHeadAttention):
         score: Score | None = None,
         normalize: Normalizer | None = None,
         positions: RelativePositions | None = None,
+        mask: Mask | None = None,
         query_key_norm: QueryKeyNorm | None = None,
         gate: OutputGate | None = None,
         dropout: float = 0.0,
@@ -86,6 +89,7 @@ class DifferentialAttention(MultiHeadAttention):
             score=score,
             normalize=normalize,
             positions=positions,
+            mask=mask,
             query_key_norm=query_key_norm,
             mixing=mixing,
             gate=gate,

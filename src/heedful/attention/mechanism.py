@@ -5,7 +5,7 @@ dimensions.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,6 +75,14 @@ class Mechanism:
             return FusedForm(scale * factor, sink)
         capped = self.capped_dot(width)
         return None if capped is None else FusedForm(capped[0], sink, capped[1], factor)
+
+    def computed(self, width: int) -> Literal["fused", "tiles", "plain"]:
+        """How the context is computed for heads of width ``width``: by a fused kernel, in tiles
+        whose memory does not grow with Q · K, or by the plain implementation."""
+        if self.fused_form(width) is not None:
+            return "fused"
+        tiles = self.tanh_vector() is not None and self.softmax_scale() is not None
+        return "tiles" if tiles and self.positions is None and self.mixing is None else "plain"
 
     def dot_scale(self, width: int) -> float | None:
         """The factor, if the score is a scaled dot product of vectors of width ``width``; else

@@ -1,6 +1,6 @@
 """Attention as a module: score, normalizer and positions combined; keys are projected once."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -8,6 +8,7 @@ from heedful.attention.checking import check_dropout, check_inputs
 from heedful.attention.functional import aggregate, attend_projected, projected_weights
 from heedful.attention.heads.mixing import HeadMixing
 from heedful.attention.masks import Mask
+from heedful.attention.masks.settings import both
 from heedful.attention.mechanism import Mechanism, ProjectedQuery
 from heedful.attention.normalizers import Draw, Normalizer, Softmax
 from heedful.attention.places import First
@@ -46,6 +47,7 @@ class Attentive(Watchable):
         positions: RelativePositions | None,
         dropout: float,
         mixing: HeadMixing | None = None,
+        mask: Mask | None = None,
     ) -> None:
         super().__init__()
         check_dropout(dropout)
@@ -56,12 +58,16 @@ class Attentive(Watchable):
             mixing,
         ).check()
         self.score, self.normalize, self.positions = parts.score, parts.normalize, parts.positions
-        self.mixing, self.dropout = parts.mixing, dropout
+        self.mixing, self.dropout, self.mask = parts.mixing, dropout, mask
 
     @property
     def mechanism(self) -> Mechanism:
         """The current parts."""
         return Mechanism(self.score, self.normalize, self.positions, self.mixing)
+
+    def computed(self) -> Literal["fused", "tiles", "plain"]:
+        """How the context is computed; see :meth:`.mechanism.Mechanism.computed`."""
+        return self.mechanism.computed(getattr(self, "head_dim", 1))
 
     def _context(
         self,
@@ -75,6 +81,8 @@ class Attentive(Watchable):
         """The context ``[.., Q, dv]``; watchers get the weights as ``[B, H, Q, K]``."""
         dropout = self.dropout if self.training else 0.0
         key, value = memory
+        if self.mask is not None:
+            mask = both(self.mask, mask, projected_query.grid(key))
         if not self.watched_at_all:
             return attend_projected(parts, projected_query, key, value, mask, dropout)
         if self.watched:
@@ -110,6 +118,7 @@ class Attention(Attentive):
         score: compares queries with keys; scaled dot product by default.
         normalize: scores to weights; softmax by default.
         positions: rotates queries and keys, or changes scores and values; none by default.
+        mask: a mask that is combined with the one of each call; none by default.
         dropout: share of the weights set to zero in training, in [0, 1).
 
     Raises:
@@ -132,9 +141,10 @@ class Attention(Attentive):
         normalize: Normalizer | None = None,
         *,
         positions: RelativePositions | None = None,
+        mask: Mask | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(score, normalize, positions, dropout)
+        super().__init__(score, normalize, positions, dropout, mask=mask)
 
     def remember(self, key: Tensor, value: Tensor | None = None, first: First = 0) -> Memory:
         """Project ``key [.., K, dk]`` once; ``value [.., K, dv]`` is the key by default.

@@ -43,6 +43,7 @@ class MultiHeadAttention(Attentive):
         score: compares vectors of width ``head_dim``; default: scaled dot product.
         normalize: maps scores to weights; default: softmax.
         positions: rotates queries and keys, or changes scores and values; default: none.
+        mask: a mask that is combined with the one of each call; default: none.
         aggregate: how the heads' contexts are combined: concatenated and multiplied by a matrix
             ("projection"), only concatenated (width ``heads · head_dim``), or averaged (width
             ``head_dim``).
@@ -82,12 +83,13 @@ class MultiHeadAttention(Attentive):
         query_key_norm: QueryKeyNorm | None = None,
         mixing: HeadMixing | None = None,
         gate: OutputGate | None = None,
+        mask: Mask | None = None,
         aggregate: Aggregate = "projection",
         shared_key_value: bool = False,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
-        super().__init__(score, normalize, positions, dropout, mixing)
+        super().__init__(score, normalize, positions, dropout, mixing, mask)
         key_heads = heads if key_heads is None else key_heads
         _check_sizes(dim, heads, key_heads, head_dim, aggregate)
         key_dim = dim if key_dim is None else key_dim
@@ -219,7 +221,7 @@ class MultiHeadAttention(Attentive):
         """The scale of a step's dot products, if the cache can be read in place; else None."""
         if self.watched or self.watched_in_part or (self.training and self.dropout):
             return None
-        if parts.positions is not None and parts.positions.biases:
+        if self.mask is not None or (parts.positions is not None and parts.positions.biases):
             return None
         return parts.fused_scale(self.head_dim)
 

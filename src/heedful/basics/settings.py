@@ -13,7 +13,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, to_jsonable_python
 
 from heedful.basics.errors import UserError
 
@@ -71,20 +71,28 @@ class Settings(BaseModel):
     def as_tables(self) -> dict[str, Any]:
         """The settings as TOML tables, without those that are None by default."""
         tables: dict[str, Any] = {}
-        for key, value in self.model_dump(mode="json").items():
+        for key in type(self).model_fields:
             own = getattr(self, key)
-            if isinstance(own, Settings):
-                tables[key] = own.as_tables()
-            elif isinstance(own, dict):
-                tables[key] = {
-                    name: each.as_tables() if isinstance(each, Settings) else value[name]
-                    for name, each in own.items()
-                }
-            elif value is not None:
-                tables[key] = value
+            if own is not None:
+                tables[key] = _as_value(own)
             elif self.can_be_off(key):
                 tables[key] = OFF
         return tables
+
+    def as_value(self) -> Any:
+        """The settings as the value of a key: a table, unless they have a shorter form."""
+        return self.as_tables()
+
+
+def _as_value(own: Any) -> Any:
+    """A value of settings for TOML, where settings within it are tables."""
+    if isinstance(own, Settings):
+        return own.as_value()
+    if isinstance(own, dict):
+        return {name: _as_value(each) for name, each in own.items()}
+    if isinstance(own, list | tuple):
+        return [_as_value(each) for each in own]
+    return to_jsonable_python(own)
 
 
 T = TypeVar("T", bound=Settings)

@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
-from heedful.attention.normalizers import build_normalizer
-from heedful.attention.positions.registry import build_relative_position
-from heedful.attention.scores import build_score
+from heedful.attention.settings import AttentionSettings, Role
 from heedful.attention.step_memory import StepMemory
 from heedful.layers.caches import Cache
 from heedful.layers.dropout import Dropout
@@ -41,23 +39,15 @@ class BlockOptions(NamedTuple):
     """Options that all blocks of a Transformer share."""
 
     dim: int
-    heads: int
     inner: int
     """Width of the feed-forward network's hidden layer."""
     dropout: float = 0.0
     """Dropout on the sum of embeddings and on each sublayer's output (section 5.4)."""
-    attention_dropout: float = 0.0
     inner_dropout: float = 0.0
     pre_norm: bool = False
     activation: Activation = "relu"
     norm_epsilon: float = 1e-5
     bias: bool = True
-    positions: str = "learned"
-    """Positions, by their name in recipes. Relative positions are part of self-attention."""
-    score: str = "scaled-dot"
-    """The score of all attention modules, by its name in recipes."""
-    normalizer: str = "softmax"
-    """The normalizer of all attention modules, by its name in recipes."""
 
 
 class FeedForward(nn.Module):
@@ -97,19 +87,6 @@ class Residual(nn.Module):
         return result
 
 
-def _heads(options: BlockOptions, *, of_self: bool = True) -> MultiHeadAttention:
-    width, heads = options.dim // options.heads, options.heads
-    return MultiHeadAttention(
-        options.dim,
-        heads,
-        score=build_score(options.score, width),
-        normalize=build_normalizer(options.normalizer, heads),
-        positions=build_relative_position(options.positions, width, heads) if of_self else None,
-        dropout=options.attention_dropout,
-        bias=options.bias,
-    )
-
-
 def _attend_to_self(
     heads: MultiHeadAttention, x: Tensor, mask: Mask | Tensor | None, cache: Cache | None
 ) -> Tensor:
@@ -121,11 +98,25 @@ class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, ``[B, L, D] -> [B, L, D]``.
 
     With a causal mask and a cache it is the block of a decoder-only model.
+
+    Args:
+        options: sizes and options.
+        attention: of its self-attention.
+        causal: whether a position attends to itself and earlier ones only.
+        number: number of the layer, counted from 1.
     """
 
-    def __init__(self, options: BlockOptions) -> None:
+    def __init__(
+        self,
+        options: BlockOptions,
+        attention: AttentionSettings,
+        *,
+        causal: bool = False,
+        number: int = 1,
+    ) -> None:
         super().__init__()
-        self.self_attention = _heads(options)
+        role: Role = "causal" if causal else "self"
+        self.self_attention = attention.build(options.dim, role, bias=options.bias, layer=number)
         self.feed_forward = FeedForward(options)
         self.around_self = Residual(options)
         self.around_feed_forward = Residual(options)
@@ -148,12 +139,27 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, the feed-forward network."""
+    """Causal self-attention, attention to the source, the feed-forward network.
 
-    def __init__(self, options: BlockOptions) -> None:
+    Args:
+        options: sizes and options.
+        attention: of its self-attention.
+        cross: of its attention to the source.
+        number: number of the layer, counted from 1.
+    """
+
+    def __init__(
+        self,
+        options: BlockOptions,
+        attention: AttentionSettings,
+        cross: AttentionSettings,
+        *,
+        number: int = 1,
+    ) -> None:
         super().__init__()
-        self.self_attention = _heads(options)
-        self.cross_attention = _heads(options, of_self=False)
+        dim, bias = options.dim, options.bias
+        self.self_attention = attention.build(dim, "causal", bias=bias, layer=number)
+        self.cross_attention = cross.build(dim, "cross", bias=bias, layer=number)
         self.feed_forward = FeedForward(options)
         self.around_self = Residual(options)
         self.around_cross = Residual(options)

@@ -7,6 +7,7 @@ from heedful.models import (
     aligner,
     bert,
     convolutional,
+    copying,
     decomposable,
     gpt,
     hierarchical,
@@ -14,7 +15,6 @@ from heedful.models import (
     recurrent,
     recurrent_encoder,
     recurrent_language,
-    transformer,
 )
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.language import LanguageModel
@@ -32,7 +32,7 @@ from heedful.models.registry import (
 )
 
 MODULES = (
-    transformer,
+    copying,
     recurrent,
     convolutional,
     aligner,

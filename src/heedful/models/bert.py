@@ -13,11 +13,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.attention.masks import padding
-from heedful.attention.positions import Learned
+from heedful.attention.positions import PositionSettings
+from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, activate
+from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.sizes import fill_from_size
@@ -55,11 +57,13 @@ class BertSettings(EncoderSettings):
     """Number of segment embeddings; with 1, the texts of a pair are separated only by END."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, including BEGIN and the ENDs."""
+    positions: PositionSettings = PositionSettings.model_validate("learned")
+    attention: PartAttentionSettings = PartAttentionSettings()
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_size(cls, given: Any) -> Any:
-        return fill_from_size(given, SIZES, "tiny")
+        return fill_from_size(without_added(given), SIZES, "tiny")
 
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "BertSettings":
@@ -67,17 +71,25 @@ class BertSettings(EncoderSettings):
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
             )
+        check_layers(self.attention_of_layers(), self.hidden_size, "self", self.max_length)
         return self
+
+    def attention_of_layers(self) -> list[AttentionSettings]:
+        """The attention of each layer."""
+        own = AttentionSettings(
+            heads=self.heads,
+            dropout=self.attention_dropout,
+            positions=self.positions if self.positions.relative else None,
+        )
+        return self.attention.of_layers([own] * self.layers)
 
     @property
     def blocks(self) -> BlockOptions:
         """The options of its blocks."""
         return BlockOptions(
             self.hidden_size,
-            self.heads,
             self.ffn_size,
             self.dropout,
-            self.attention_dropout,
             activation=self.activation,
             norm_epsilon=self.norm_epsilon,
         )
@@ -89,7 +101,7 @@ class BertEmbeddings(nn.Module):
     def __init__(self, settings: BertSettings, vocabulary: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, settings.hidden_size, padding_idx=PAD)
-        self.positions = Learned(settings.hidden_size, settings.max_length)
+        self.positions = settings.positions.build_added(settings.hidden_size, settings.max_length)
         self.segments = nn.Embedding(settings.segments, settings.hidden_size)
         self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_epsilon)
         self.dropout = Dropout(settings.dropout)
@@ -129,7 +141,10 @@ class Bert(TextEncoder):
         self.max_length = settings.max_length
         self.dim = self.pooled_dim = settings.hidden_size
         self.embeddings = BertEmbeddings(settings, vocabulary)
-        self.layers = nn.ModuleList(EncoderLayer(settings.blocks) for _ in range(settings.layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(settings.blocks, own, number=number)
+            for number, own in enumerate(settings.attention_of_layers(), 1)
+        )
         self.pooler = nn.Linear(settings.hidden_size, settings.hidden_size)
         self.apply(initialise)
 

@@ -15,12 +15,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.attention.masks import causal
-from heedful.attention.positions import Learned
+from heedful.attention.positions import PositionSettings
+from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
+from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.registry import LanguageSettings, register_model
 from heedful.models.sizes import fill_from_size
@@ -66,7 +68,7 @@ class GptSettings(LanguageSettings):
     attention_dropout: float = Field(0.1, ge=0, lt=1)
     max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Longest context in tokens, the first END included."""
-    positions: Literal["learned", "rotary"] = "learned"
+    positions: PositionSettings = PositionSettings.model_validate("learned")
     pre_norm: bool = True
     activation: Activation = "gelu-tanh"
     bias: bool = True
@@ -76,11 +78,12 @@ class GptSettings(LanguageSettings):
     """Whether the output matrix is the token embedding."""
     output_bias: bool = False
     """Whether logits have a fixed bias that is not trained; zeros unless loaded."""
+    attention: PartAttentionSettings = PartAttentionSettings()
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_size(cls, given: Any) -> Any:
-        return fill_from_size(given, SIZES, "tiny")
+        return fill_from_size(without_added(given), SIZES, "tiny")
 
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "GptSettings":
@@ -88,27 +91,29 @@ class GptSettings(LanguageSettings):
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
             )
-        if self.positions == "rotary" and self.hidden_size // self.heads % 2:
-            raise ValueError(
-                "rotary positions rotate pairs of components and need an even width of heads, not "
-                f"{self.hidden_size // self.heads}; change hidden_size or heads"
-            )
+        check_layers(self.attention_of_layers(), self.hidden_size, "causal", self.max_length)
         return self
+
+    def attention_of_layers(self) -> list[AttentionSettings]:
+        """The attention of each layer."""
+        own = AttentionSettings(
+            heads=self.heads,
+            dropout=self.attention_dropout,
+            positions=self.positions if self.positions.relative else None,
+        )
+        return self.attention.of_layers([own] * self.layers)
 
     @property
     def blocks(self) -> BlockOptions:
         """The options of its blocks."""
         return BlockOptions(
             self.hidden_size,
-            self.heads,
             self.ffn_size,
             self.dropout,
-            self.attention_dropout,
             pre_norm=self.pre_norm,
             activation=self.activation,
             norm_epsilon=self.norm_epsilon,
             bias=self.bias,
-            positions=self.positions,
         )
 
 
@@ -134,15 +139,11 @@ class GptEmbeddings(nn.Module):
     def __init__(self, settings: GptSettings, vocabulary: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, settings.hidden_size, padding_idx=PAD)
-        self.positions = None
-        if settings.positions == "learned":
-            self.positions = Learned(settings.hidden_size, settings.max_length)
+        self.positions = settings.positions.build_added(settings.hidden_size, settings.max_length)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tensor, first: int) -> Tensor:
-        embedded = self.tokens(boundary(tokens))
-        if self.positions is not None:
-            embedded = self.positions(embedded, first)
+        embedded = self.positions(self.tokens(boundary(tokens)), first)
         result: Tensor = self.dropout(embedded)
         return result
 
@@ -171,7 +172,10 @@ class Gpt(LanguageModel):
         self.max_length = settings.max_length
         dim = settings.hidden_size
         self.embeddings = GptEmbeddings(settings, vocabulary)
-        self.layers = nn.ModuleList(EncoderLayer(settings.blocks) for _ in range(settings.layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(settings.blocks, own, causal=True, number=number)
+            for number, own in enumerate(settings.attention_of_layers(), 1)
+        )
         self.norm = (
             nn.LayerNorm(dim, eps=settings.norm_epsilon, bias=settings.bias)
             if settings.pre_norm

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.basics.symbols import END, UNKNOWN
+from heedful.kernels.cross_entropy import cross_entropy
 
 
 class Source(NamedTuple):
@@ -96,6 +97,25 @@ class PairModel(nn.Module):
     def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
         """Logits ``[B, T, V]`` of each next token, given ``target_in [B, T]``."""
         return self.logits(self.states(source, target_in))
+
+    def losses(
+        self, source: Source, target_in: Tensor, labels: Tensor, real: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """The summed cross-entropy with label smoothing, and that of each label without it.
+
+        Args:
+            source: the sources.
+            target_in: BEGIN and the target's tokens ``[B, T]``.
+            labels: the target's tokens and END ``[B, T]``.
+            real: which labels count, booleans ``[B, T]``.
+            smoothing: ε in [0, 1).
+
+        Returns:
+            The sum in nats; and ``−log p`` of each label that counts ``[N]``, detached.
+        """
+        # Logits are computed for real tokens only, because they are most of the work.
+        states = self.states(source, target_in)[real]
+        return cross_entropy(states, self.output_table, labels[real], smoothing, self.output_bias)
 
     def start(self, source: Source) -> State:
         """The state of decoding before the first step, one row per source."""

@@ -8,27 +8,25 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V 
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.attention import Memory
 from heedful.attention.masks import causal, padding
-from heedful.attention.normalizers import known_normalizer
-from heedful.attention.positions import AddedPositions, known_position
-from heedful.attention.positions.registry import build_position, build_relative_position
-from heedful.attention.scores import known_score
+from heedful.attention.positions import AddedPositions, PositionSettings
+from heedful.attention.settings import AttentionSettings, Role
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
+from heedful.models.attention_settings import PairAttentionSettings, check_layers, without_added
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
-from heedful.models.registry import PairSettings, register_model
+from heedful.models.registry import PairSettings
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"layers": 4, "hidden_size": 128, "ffn_size": 256, "heads": 4},
@@ -37,11 +35,11 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class AttentionSettings(Settings):
-    """The score and normalizer of all attention modules: encoder, decoder and cross-attention."""
-
-    score: Annotated[str, AfterValidator(known_score)] = "scaled-dot"
-    normalizer: Annotated[str, AfterValidator(known_normalizer)] = "softmax"
+_ROLES: dict[Literal["encoder", "decoder", "cross"], Role] = {
+    "encoder": "self",
+    "decoder": "causal",
+    "cross": "cross",
+}
 
 
 class TransformerSettings(PairSettings):
@@ -65,7 +63,7 @@ class TransformerSettings(PairSettings):
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     ffn_dropout: float = Field(0.0, ge=0, lt=1)
     pre_norm: bool = False
-    positions: Annotated[str, AfterValidator(known_position)] = "sinusoidal"
+    positions: PositionSettings = PositionSettings.model_validate("sinusoidal")
     tied_embeddings: Literal["all", "output", "none"] = "all"
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     activation: Activation = "relu"
@@ -77,12 +75,19 @@ class TransformerSettings(PairSettings):
     """``layers`` by default; the next two settings likewise."""
     decoder_ffn_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
     decoder_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
-    attention: AttentionSettings = AttentionSettings()
+    attention: PairAttentionSettings = PairAttentionSettings()
+    copy_source: bool = False
+    """Whether tokens of the source can be copied; see :mod:`heedful.models.copying`."""
+
+    @property
+    def needs_one_vocabulary(self) -> bool:
+        return self.copy_source or super().needs_one_vocabulary
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_size(cls, given: Any) -> Any:
         if isinstance(given, dict):
+            given = without_added(given)
             size = given.get("size") or ("tiny" if "layers" not in given else None)
             if size in SIZES:
                 return {**SIZES[size], **given, "size": _size_if_true(size, given)}
@@ -95,10 +100,19 @@ class TransformerSettings(PairSettings):
                 raise ValueError(
                     f"hidden_size {self.hidden_size} is not a multiple of heads {heads}"
                 )
-            if heads is not None:
-                with torch.device("meta"):
-                    build_relative_position(self.positions, self.hidden_size // heads, heads)
+        for part, role in _ROLES.items():
+            check_layers(self.attention_of(part), self.hidden_size, role, self.max_length)
         return self
+
+    def attention_of(self, part: Literal["encoder", "decoder", "cross"]) -> list[AttentionSettings]:
+        """The attention of each layer of a part."""
+        own = AttentionSettings(
+            heads=self.heads if part == "encoder" else self.decoder_heads or self.heads,
+            dropout=self.attention_dropout,
+            positions=self.positions if self.positions.relative else None,
+        )
+        layers = self.layers if part == "encoder" else self.decoder_layers or self.layers
+        return self.attention.of_part(part, [own] * layers)
 
 
 def _size_if_true(size: str, given: dict[str, Any]) -> str | None:
@@ -126,6 +140,9 @@ class TransformerState:
     def select(self, rows: Tensor) -> Self:
         """The state of ``rows [M]``, in this order."""
         return replace(self, caches=self.caches.select(rows), sources=self.sources.select(rows))
+
+
+S = TypeVar("S", bound=TransformerState)
 
 
 class Transformer(PairModel):
@@ -164,24 +181,24 @@ class Transformer(PairModel):
         self.target_positions = self._positions()
         options = BlockOptions(
             dim,
-            settings.heads,
             settings.ffn_size,
             settings.dropout,
-            settings.attention_dropout,
             settings.ffn_dropout,
             settings.pre_norm,
             settings.activation,
-            positions=settings.positions,
-            score=settings.attention.score,
-            normalizer=settings.attention.normalizer,
         )
-        of_decoder = options._replace(
-            heads=settings.decoder_heads or settings.heads,
-            inner=settings.decoder_ffn_size or settings.ffn_size,
+        of_decoder = options._replace(inner=settings.decoder_ffn_size or settings.ffn_size)
+        self.encoder = nn.ModuleList(
+            EncoderLayer(options, own, number=number)
+            for number, own in enumerate(settings.attention_of("encoder"), 1)
         )
-        layers, decoder_layers = settings.layers, settings.decoder_layers or settings.layers
-        self.encoder = nn.ModuleList(EncoderLayer(options) for _ in range(layers))
-        self.decoder = nn.ModuleList(DecoderLayer(of_decoder) for _ in range(decoder_layers))
+        self.decoder = nn.ModuleList(
+            DecoderLayer(of_decoder, own, cross, number=number)
+            for number, (own, cross) in enumerate(
+                zip(settings.attention_of("decoder"), settings.attention_of("cross"), strict=True),
+                1,
+            )
+        )
         self.encoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
         self.dropout = Dropout(settings.dropout)
@@ -190,7 +207,7 @@ class Transformer(PairModel):
 
     def _positions(self) -> AddedPositions:
         settings = self.settings
-        return build_position(settings.positions, settings.hidden_size, settings.max_length)
+        return settings.positions.build_added(settings.hidden_size, settings.max_length)
 
     def _embed(
         self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int | Tensor = 0
@@ -200,21 +217,34 @@ class Transformer(PairModel):
         embedded: Tensor = self.dropout(positions(table(tokens) * scale, first))
         return embedded
 
-    def encode(self, source: Source) -> tuple[list[Memory], Tensor]:
-        """Each decoder layer's memory of the source, and its mask ``[B, 1, 1, S]``."""
+    def read_source(self, source: Source) -> tuple[Tensor, Tensor]:
+        """The encoder's output ``[B, S, D]`` and the mask of the source ``[B, 1, 1, S]``."""
         hidden = self._embed(source.tokens, self.source_embedding, self.source_positions)
         batch, length = source.tokens.shape
         mask = padding(source.lengths).dense((batch, 1, 1, length), hidden.device)
         for layer in self.encoder:
             hidden = layer(hidden, mask)
-        hidden = self.encoder_norm(hidden)
-        return [layer.cross_attention.remember(hidden) for layer in self.decoder_layers()], mask
+        encoded: Tensor = self.encoder_norm(hidden)
+        return encoded, mask
+
+    def memories(self, encoded: Tensor) -> list[Memory]:
+        """Each decoder layer's memory of the encoder's output."""
+        return [layer.cross_attention.remember(encoded) for layer in self.decoder_layers()]
+
+    def encode(self, source: Source) -> tuple[list[Memory], Tensor]:
+        """Each decoder layer's memory of the source, and its mask ``[B, 1, 1, S]``."""
+        encoded, mask = self.read_source(source)
+        return self.memories(encoded), mask
 
     def decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
-        memories, source_mask = self.encode(source)
+        return self.decode(*self.read_source(source), target_in)
+
+    def decode(self, encoded: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
+        """The states ``[B, T, D]`` that predict each next token, from :meth:`read_source`."""
+        memories = self.memories(encoded)
         hidden = self._embed(target_in, self.target_embedding, self.target_positions)
         # Padding is at the end of a target, so the causal mask hides it as well.
         for layer, memory in zip(self.decoder_layers(), memories, strict=True):
@@ -243,6 +273,11 @@ class Transformer(PairModel):
         return TransformerState(caches, sources)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        states, after = self.advance(tokens, state)
+        return self.logits(states), after
+
+    def advance(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:
+        """States ``[N, D]`` after the last ``tokens [N]``, and the state after them."""
         place = state.caches.position
         hidden = self._embed(
             tokens.unsqueeze(1), self.target_embedding, self.target_positions, first=place
@@ -251,7 +286,7 @@ class Transformer(PairModel):
             self.decoder_layers(), state.sources.read(), state.caches, strict=True
         ):
             hidden = layer(hidden, None, memory, mask, cache)
-        return self.logits(self.decoder_norm(hidden).squeeze(1)), state
+        return self.decoder_norm(hidden).squeeze(1), state
 
     @property
     def alignment(self) -> AlignmentSource:
@@ -268,6 +303,3 @@ class Transformer(PairModel):
             axes[f"decoder.{layer}.self_attention"] = ("target", "target")
             axes[f"decoder.{layer}.cross_attention"] = ("target", "source")
         return axes
-
-
-register_model(TransformerSettings, Transformer)

@@ -136,6 +136,9 @@ def read_value(text: str) -> Any:
 def with_setting(tables: Mapping[str, Any], key: str, value: Any, where: str) -> dict[str, Any]:
     """``tables`` with one setting changed, by its dotted key.
 
+    A name that stands for a table becomes the table: ``score = "additive"`` is
+    ``score = {name = "additive"}``.
+
     Raises:
         UserError: part of the key is not a table; the message starts with ``where``.
     """
@@ -143,6 +146,8 @@ def with_setting(tables: Mapping[str, Any], key: str, value: Any, where: str) ->
     table = result
     *tables_of_key, last = key.split(".")
     for part in tables_of_key:
+        if isinstance(table.get(part), str):
+            table[part] = {"name": table[part]}
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
             raise UserError(f"{where}: '{part}' is not a table")

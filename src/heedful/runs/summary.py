@@ -7,6 +7,7 @@ from typing import Any
 from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
+from heedful.runs.attention_summary import attention_lines, summarise_attention
 from heedful.runs.model_size import count_parameters
 from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_named, kind_of
@@ -24,14 +25,15 @@ def summarise_run(path: Path) -> dict[str, Any]:
     run = open_run(path)
     recipe, facts = run.recipe, run.facts
     checkpoints = run.checkpoints()
-    last = _last_training(run)
+    last, model = _last_training(run), kind_of(recipe).outline_model(run)
     return {
         "run": str(path),
         "task": recipe.task,
         "source": facts.get("source"),
         "target": facts.get("target"),
         "model": recipe.model_dump(mode="json", exclude_none=True)["model"],
-        "parameters": count_parameters(kind_of(recipe).outline_model(run)),
+        "parameters": count_parameters(model),
+        "attention": summarise_attention(model),
         "vocabulary": facts.get("vocabulary", {}),
         "data": facts["data"],
         "sets": facts.get("sets", {}),
@@ -56,12 +58,15 @@ def summarise_run(path: Path) -> dict[str, Any]:
 def describe_run(summary: dict[str, Any]) -> str:
     """The summary as text."""
     model, training = summary["model"], summary["training"]
-    shape = ", ".join(f"{key} {value}" for key, value in model.items() if key != "kind")
+    shape = ", ".join(
+        f"{key} {value}" for key, value in model.items() if key != "kind" and value != {}
+    )
     kind = kind_named(summary["task"], summary["run"])
     about = kind.describe(summary)
     lines = [
         about[0],
         ("model", f"{model['kind']}, {summary['parameters']:,} parameters: {shape}"),
+        *attention_lines(summary["attention"]),
         *about[1:],
         *_started(summary["started_from"]),
         (

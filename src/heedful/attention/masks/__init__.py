@@ -22,6 +22,7 @@ from heedful.attention.masks.kinds import (
     prefix,
     window,
 )
+from heedful.attention.masks.settings import MaskSettings, register_mask
 from heedful.attention.masks.use import dense_mask, split_mask
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Dense",
     "Grid",
     "Mask",
+    "MaskSettings",
     "as_mask",
     "block",
     "causal",
@@ -38,6 +40,7 @@ __all__ = [
     "function",
     "padding",
     "prefix",
+    "register_mask",
     "split_mask",
     "window",
 ]

@@ -1,6 +1,6 @@
 """Normalizers: scores to weights. One mechanism per file."""
 
-from heedful.attention.normalizers.base import Draw, Normalizer, Queries
+from heedful.attention.normalizers.base import Draw, Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.entmax import Entmax, entmax_bisect
 from heedful.attention.normalizers.entmax15 import Entmax15, entmax15
 from heedful.attention.normalizers.gumbel import GumbelStraightThrough
@@ -10,7 +10,6 @@ from heedful.attention.normalizers.local_predictive import LocalPredictive
 from heedful.attention.normalizers.plain_sum import PlainSum
 from heedful.attention.normalizers.registry import (
     build_normalizer,
-    known_normalizer,
     register_normalizer,
 )
 from heedful.attention.normalizers.sampled_hard import SampledHard
@@ -28,6 +27,7 @@ __all__ = [
     "LocalMonotonic",
     "LocalPredictive",
     "Normalizer",
+    "NormalizerSettings",
     "PlainSum",
     "Queries",
     "SampledHard",
@@ -38,7 +38,6 @@ __all__ = [
     "build_normalizer",
     "entmax15",
     "entmax_bisect",
-    "known_normalizer",
     "register_normalizer",
     "sink_softmax",
     "sparsemax",

@@ -1,8 +1,10 @@
 """The base class of normalizers."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
+
+from heedful.basics.parts import Parts, PartSettings
 
 
 class Queries(NamedTuple):
@@ -104,3 +106,22 @@ class Normalizer(nn.Module):
     def draws(self) -> bool:
         """Whether weights are currently sampled, so that two calls may return different weights."""
         return False
+
+
+class NormalizerSettings(PartSettings):
+    """Base of the settings of normalizers; a table of this type is that of the normalizer it names.
+
+    The normalizer takes scores ``[.., heads, Q, K]``.
+
+    Example:
+        >>> NormalizerSettings.model_validate("sparsemax").build(heads=4, query_dim=8)
+        Sparsemax()
+    """
+
+    parts: ClassVar[Parts["NormalizerSettings"]] = Parts("normalizer")
+    not_for_heads: ClassVar[str] = ""
+    """Why the heads of a Transformer cannot use it; empty if they can."""
+
+    def build(self, heads: int, query_dim: int) -> Normalizer:
+        """The normalizer of scores of ``heads`` heads, for queries of width ``query_dim``."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `build`")

@@ -9,13 +9,14 @@ the softmax's log p = y without loss of precision as ε goes to 0.
 """
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.entmax15 import entmax15
 from heedful.attention.normalizers.preparing import below_largest, check_scores, finished, widened
 from heedful.attention.normalizers.softmax import masked_softmax
@@ -195,6 +196,24 @@ class Entmax(WithConstants, Normalizer):
         >>> Entmax(alpha=1.5, learned=True).alpha
         tensor(1.5000, grad_fn=<AddBackward0>)
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["entmax"] = "entmax"
+        alpha: float = Field(1.5, ge=1, allow_inf_nan=False)
+        """α; 1 is softmax, 2 sparsemax."""
+        learned: bool = True
+        """Whether each head learns its α, which begins with ``alpha``."""
+
+        @model_validator(mode="after")
+        def _learnable(self) -> "Entmax.Settings":
+            if self.learned and self.alpha <= 1:
+                raise ValueError(f"a learned alpha must begin above 1, not at {self.alpha}")
+            return self
+
+        def build(self, heads: int, query_dim: int) -> "Entmax":
+            return Entmax(torch.full((heads, 1, 1), self.alpha), learned=self.learned)
 
     given_alpha: Tensor
 

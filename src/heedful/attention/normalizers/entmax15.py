@@ -4,11 +4,13 @@ Peters, Niculae, Martins 2019, "Sparse Sequence-to-Sequence Models", section 3 (
 α = 1.5) and algorithm 2 (exact, by sorting).
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import below_largest, check_scores, finished
 
 
@@ -68,6 +70,14 @@ class Entmax15(Normalizer):
         >>> Entmax15()(torch.tensor([[3.0, 3.0, 0.0]]))
         tensor([[0.5000, 0.5000, 0.0000]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["entmax15"] = "entmax15"
+
+        def build(self, heads: int, query_dim: int) -> "Entmax15":
+            return Entmax15()
 
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None

@@ -5,9 +5,12 @@ Jang, Gu, Poole 2017, "Categorical Reparameterization with Gumbel-Softmax", sect
 Maddison, Mnih, Teh 2017, "The Concrete Distribution".
 """
 
+from typing import ClassVar, Literal
+
+from pydantic import Field
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.hard import chosen_key, one_hot
 from heedful.attention.normalizers.preparing import check_scores, widened
 from heedful.attention.normalizers.sampled_hard import gumbel_noise
@@ -56,6 +59,17 @@ class GumbelStraightThrough(Normalizer):
         >>> GumbelStraightThrough(temperature=0.5).eval()(torch.tensor([[0.1, 0.3]]))
         tensor([[0., 1.]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        not_for_heads: ClassVar[str] = "draws weights at random; use model.kind = 'recurrent'"
+        name: Literal["gumbel"] = "gumbel"
+        temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
+        """Of the softmax whose gradient is used."""
+
+        def build(self, heads: int, query_dim: int) -> "GumbelStraightThrough":
+            return GumbelStraightThrough(self.temperature)
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()

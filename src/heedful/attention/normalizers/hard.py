@@ -5,10 +5,12 @@ The limit of softmax as its temperature goes to 0, and what :class:`SampledHard`
 4.1 (hard attention).
 """
 
+from typing import ClassVar, Literal
+
 import torch
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import check_scores
 
 
@@ -62,6 +64,15 @@ class Hard(Normalizer):
         >>> Hard()(torch.tensor([[0.1, 0.3, 0.2]]))
         tensor([[0., 1., 0.]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        not_for_heads: ClassVar[str] = "passes no gradient to the scores"
+        name: Literal["hard"] = "hard"
+
+        def build(self, heads: int, query_dim: int) -> "Hard":
+            return Hard()
 
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None

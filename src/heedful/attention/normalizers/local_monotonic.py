@@ -4,12 +4,16 @@ Luong, Pham, Manning 2015, "Effective Approaches to Attention-based Neural Machi
 section 3.2: monotonic alignment, weights by equation 7 over the window [p_t − D, p_t + D].
 """
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import check_scores, required
 from heedful.attention.normalizers.softmax import masked_softmax
+from heedful.basics.limits import MOST_POSITIONS
 
 
 def local_monotonic(
@@ -53,6 +57,17 @@ class LocalMonotonic(Normalizer):
         >>> LocalMonotonic(window=1)(torch.zeros(1, 4), queries=queries)
         tensor([[0.0000, 0.0000, 0.5000, 0.5000]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        not_for_heads: ClassVar[str] = "needs the position of each query"
+        name: Literal["local-monotonic"] = "local-monotonic"
+        window: int = Field(10, ge=0, le=MOST_POSITIONS)
+        """D, positions on either side of the query's own."""
+
+        def build(self, heads: int, query_dim: int) -> "LocalMonotonic":
+            return LocalMonotonic(self.window)
 
     def __init__(self, window: int) -> None:
         super().__init__()

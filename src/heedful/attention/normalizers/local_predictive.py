@@ -8,12 +8,16 @@ section 3.2. ``align`` is the softmax over the window [p_t − D, p_t + D]; sinc
 after it, rows sum to less than 1. The paper leaves open where s starts; here the first key is 0.
 """
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import check_scores, required, widened
 from heedful.attention.normalizers.softmax import masked_softmax
+from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
 
 
 def local_predictive(
@@ -73,6 +77,21 @@ class LocalPredictive(Normalizer):
         >>> normalize(torch.zeros(1, 6), queries=queries).detach()
         tensor([[0.0000, 0.0271, 0.1213, 0.2000, 0.1213, 0.0271]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        not_for_heads: ClassVar[str] = (
+            "needs the vector of each query; use model.kind = 'recurrent'"
+        )
+        name: Literal["local-predictive"] = "local-predictive"
+        window: int = Field(10, ge=1, le=MOST_POSITIONS)
+        """D, positions on either side of the predicted one."""
+        hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+        """Number of tanh units; the width of the queries by default."""
+
+        def build(self, heads: int, query_dim: int) -> "LocalPredictive":
+            return LocalPredictive(query_dim, self.hidden_size or query_dim, self.window)
 
     def __init__(self, query_dim: int, hidden_dim: int, window: int) -> None:
         super().__init__()

@@ -5,9 +5,11 @@ RNNs", section 3.2, equation 3 (any non-negative similarity); also used by Grave
 by fast weights.
 """
 
+from typing import Literal
+
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import check_scores, finished, widened
 
 
@@ -55,6 +57,14 @@ class PlainSum(Normalizer):
         >>> PlainSum()(torch.tensor([[1.0, 1.0, 2.0]]))
         tensor([[0.2500, 0.2500, 0.5000]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["plain-sum"] = "plain-sum"
+
+        def build(self, heads: int, query_dim: int) -> "PlainSum":
+            return PlainSum()
 
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None

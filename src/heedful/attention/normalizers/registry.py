@@ -2,51 +2,43 @@
 :func:`register_normalizer`."""
 
 from collections.abc import Callable
+from typing import Any
 
-import torch
-
-from heedful.attention.normalizers.base import Normalizer
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings
 from heedful.attention.normalizers.entmax import Entmax
 from heedful.attention.normalizers.entmax15 import Entmax15
+from heedful.attention.normalizers.gumbel import GumbelStraightThrough
+from heedful.attention.normalizers.hard import Hard
+from heedful.attention.normalizers.local_monotonic import LocalMonotonic
+from heedful.attention.normalizers.local_predictive import LocalPredictive
+from heedful.attention.normalizers.plain_sum import PlainSum
+from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.attention.normalizers.sink_softmax import SinkSoftmax
 from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
 from heedful.attention.normalizers.sparsemax import Sparsemax
-from heedful.basics.named import Named
 
 BuildNormalizer = Callable[[int], Normalizer]
 """Builds a normalizer for the scores of this number of heads."""
 
-_builders: Named[BuildNormalizer] = Named(
-    "normalizer",
-    {
-        "softmax": lambda heads: Softmax(),
-        "softmax-off-by-one": lambda heads: SoftmaxOffByOne(),
-        "sink-softmax": SinkSoftmax,
-        "sparsemax": lambda heads: Sparsemax(),
-        "entmax15": lambda heads: Entmax15(),
-        "entmax": lambda heads: Entmax(torch.full((heads, 1, 1), 1.5), learned=True),
-    },
-)
-_UNSUPPORTED = {
-    "hard": "passes no gradient to the scores",
-    "sampled-hard": "is trained by reward; use model.kind = 'recurrent' with attention = "
-    "'hard-reinforce'",
-    "gumbel": "draws weights at random; use model.kind = 'recurrent' with attention = "
-    "'hard-gumbel'",
-    "local-monotonic": "needs the position of each query",
-    "local-predictive": "needs the position of each query; use model.kind = 'recurrent' with "
-    "attention = 'luong-local-p'",
-}
-"""Normalizers that a Transformer's recipe does not support, and the reason."""
+_builders = NormalizerSettings.parts
 
 
-def register_normalizer(name: str, build: BuildNormalizer) -> None:
+class _OfHeads(NormalizerSettings):
+    """The settings of a normalizer that a function builds for a number of heads."""
+
+    def build(self, heads: int, query_dim: int) -> Normalizer:
+        function: BuildNormalizer = type(self).function
+        return function(heads)
+
+
+def register_normalizer(name: str, build: BuildNormalizer | type[NormalizerSettings]) -> None:
     """Add a normalizer that recipes can name.
 
     Args:
         name: the name in recipes.
-        build: builds it for a number of heads.
+        build: builds it for a number of heads; or its settings, a subclass of
+            :class:`NormalizerSettings`.
 
     Raises:
         UserError: the name is already registered.
@@ -57,39 +49,39 @@ def register_normalizer(name: str, build: BuildNormalizer) -> None:
         Softmax()
         >>> del _builders["of-mine"]
     """
-    _builders.register(name, build)
+    _builders.add(name, build, _OfHeads)
 
 
-def build_normalizer(name: str, heads: int) -> Normalizer:
-    """Build the normalizer ``name`` for scores of ``heads`` heads.
+def build_normalizer(settings: Any, heads: int = 1, query_dim: int = 1) -> Normalizer:
+    """Build a normalizer.
 
-    Raises:
-        ValueError: the normalizer is unknown.
-
-    Example:
-        >>> build_normalizer("sparsemax", 4)
-        Sparsemax()
-    """
-    return _builders[_builders.known(name)](heads)
-
-
-def known_normalizer(name: str) -> str:
-    """Return ``name`` if a Transformer supports this normalizer.
+    Args:
+        settings: its name, or a table with its name and settings.
+        heads: number of heads of the scores.
+        query_dim: width of the queries; only a normalizer that predicts from them needs it.
 
     Raises:
-        ValueError: it does not exist, and the message suggests the closest name; or its weights are
-            drawn at random or need the position of each query.
+        ValueError: the normalizer is unknown or has no such setting.
 
     Example:
-        >>> known_normalizer("entmax15")
-        'entmax15'
+        >>> build_normalizer({"name": "softmax", "temperature": 2.0}).temperature
+        2.0
     """
-    reason = _UNSUPPORTED.get(name)
-    if reason is None:
-        with torch.device("meta"):
-            part = build_normalizer(name, 1)
-        if part.draws or part.learns_by_reward:
-            reason = "draws weights at random"
-    if reason is not None:
-        raise ValueError(f"'{name}' {reason}; choose one of {', '.join(_builders)}")
-    return name
+    return NormalizerSettings.model_validate(settings).build(heads, query_dim)
+
+
+for _kind in (
+    Softmax.Settings,
+    SoftmaxOffByOne.Settings,
+    SinkSoftmax.Settings,
+    Sparsemax.Settings,
+    Entmax15.Settings,
+    Entmax.Settings,
+    PlainSum.Settings,
+    Hard.Settings,
+    SampledHard.Settings,
+    GumbelStraightThrough.Settings,
+    LocalMonotonic.Settings,
+    LocalPredictive.Settings,
+):
+    _builders.add(str(_kind.model_fields["name"].default), _kind, _OfHeads)

@@ -4,10 +4,13 @@ Xu et al. 2015, "Show, Attend and Tell", section 4.1 (stochastic hard attention)
 that of Williams 1992 (REINFORCE): ∇ E[r] = E[r · ∇ log p(s)], for a reward r.
 """
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.hard import chosen_key, hard, one_hot
 from heedful.attention.normalizers.preparing import check_scores, filled, widened
 from heedful.attention.normalizers.softmax import masked_softmax
@@ -112,6 +115,17 @@ class SampledHard(Normalizer):
         >>> SampledHard().eval()(torch.tensor([[0.1, 0.3]]))
         tensor([[0., 1.]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        not_for_heads: ClassVar[str] = "is trained by reward; use model.kind = 'recurrent'"
+        name: Literal["sampled-hard"] = "sampled-hard"
+        expected: float = Field(0.5, ge=0, lt=1)
+        """Share of training steps that use the expectation instead of a sample."""
+
+        def build(self, heads: int, query_dim: int) -> "SampledHard":
+            return SampledHard(self.expected)
 
     def __init__(self, expected: float = 0.0) -> None:
         super().__init__()

@@ -6,10 +6,12 @@ that a model uses as sinks without one: Xiao et al. 2024, "Efficient Streaming L
 Attention Sinks", section 3.1. With s = 0 it is the softmax off by one.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import check_scores, filled, finished, widened
 
 
@@ -60,6 +62,14 @@ class SinkSoftmax(Normalizer):
         <BLANKLINE>
                 [[0.2500, 0.2500, 0.2500]]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["sink-softmax"] = "sink-softmax"
+
+        def build(self, heads: int, query_dim: int) -> "SinkSoftmax":
+            return SinkSoftmax(heads)
 
     def __init__(self, heads: int = 1) -> None:
         super().__init__()

@@ -4,10 +4,13 @@ Bahdanau, Cho, Bengio 2015, section 3.1, equation 6; with a temperature Hinton, 
 "Distilling the Knowledge in a Neural Network", section 2, equation 1.
 """
 
+from typing import Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import filled, widened
 
 
@@ -39,6 +42,16 @@ class Softmax(Normalizer):
         >>> Softmax()(torch.zeros(1, 4))
         tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["softmax"] = "softmax"
+        temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
+        """Divides the scores."""
+
+        def build(self, heads: int, query_dim: int) -> "Softmax":
+            return Softmax(self.temperature)
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()

@@ -4,9 +4,11 @@ The same as a softmax with one more key, whose score is 0 and whose value is 0. 
 "Attention Is Off By One".
 """
 
+from typing import Literal
+
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.sink_softmax import sink_softmax
 
 
@@ -41,6 +43,14 @@ class SoftmaxOffByOne(Normalizer):
         >>> SoftmaxOffByOne()(torch.zeros(1, 3))
         tensor([[0.2500, 0.2500, 0.2500]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["softmax-off-by-one"] = "softmax-off-by-one"
+
+        def build(self, heads: int, query_dim: int) -> "SoftmaxOffByOne":
+            return SoftmaxOffByOne()
 
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None

@@ -4,11 +4,13 @@ Martins, Astudillo 2016, "From Softmax to Sparsemax", section 2: equation 2 and 
 (τ(z) = (Σ_{j ≤ k(z)} z_(j) − 1) / k(z), with k(z) = max {k : 1 + k·z_(k) > Σ_{j ≤ k} z_(j)}).
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import below_largest, check_scores, finished
 
 
@@ -60,6 +62,14 @@ class Sparsemax(Normalizer):
         >>> Sparsemax()(torch.tensor([[2.0, 2.0, 0.0]]))
         tensor([[0.5000, 0.5000, 0.0000]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["sparsemax"] = "sparsemax"
+
+        def build(self, heads: int, query_dim: int) -> "Sparsemax":
+            return Sparsemax()
 
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None

@@ -15,12 +15,12 @@ from heedful.attention.positions.grid_rotary import (
 )
 from heedful.attention.positions.learned import Learned
 from heedful.attention.positions.registry import (
-    known_position,
     register_position,
     register_relative_position,
 )
 from heedful.attention.positions.rotary import Rotary, ntk_base, rotary_angles, rotate
 from heedful.attention.positions.rotary_scaling import Llama3, RotaryScaling, Yarn
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.positions.shaw import Shaw
 from heedful.attention.positions.sinusoidal import Sinusoidal, sinusoids
 from heedful.attention.positions.t5 import T5Buckets
@@ -30,8 +30,10 @@ __all__ = [
     "ALiBi",
     "AddedPositions",
     "GridRotary",
+    "HeadSizes",
     "Learned",
     "Llama3",
+    "PositionSettings",
     "RelativePositions",
     "Rotary",
     "RotaryScaling",
@@ -42,7 +44,6 @@ __all__ = [
     "Yarn",
     "alibi_slopes",
     "grid_coordinates",
-    "known_position",
     "multi_axis_angles",
     "ntk_base",
     "register_position",

@@ -6,10 +6,13 @@ numbers the authors' code takes the slopes of the next lower power P, then every
 for 2P. The paper has keys before the query only, where −|i − j| = j − i.
 """
 
+from typing import ClassVar, Literal
+
 import torch
 from torch import Tensor
 
 from heedful.attention.positions.base import RelativePositions, check_heads, offsets, sum_type
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
 
 
 def alibi_slopes(
@@ -46,6 +49,15 @@ class ALiBi(RelativePositions):
         tensor([[-1., -0., -1.],
                 [-2., -1., -0.]])
     """
+
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        relative: ClassVar[bool] = True
+        name: Literal["alibi"] = "alibi"
+
+        def build_relative(self, sizes: HeadSizes) -> "ALiBi":
+            return ALiBi(sizes.heads)
 
     def __init__(self, heads: int, *, symmetric: bool = True) -> None:
         super().__init__()

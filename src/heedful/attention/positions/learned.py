@@ -3,11 +3,14 @@
 Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from heedful.attention.places import last_place, places
 from heedful.attention.positions.added import AddedPositions
+from heedful.attention.positions.settings import PositionSettings
 
 
 class Learned(AddedPositions):
@@ -18,6 +21,14 @@ class Learned(AddedPositions):
         >>> Learned(4, length=8)(torch.zeros(1, 2, 4)).shape
         torch.Size([1, 2, 4])
     """
+
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        name: Literal["learned"] = "learned"
+
+        def build_added(self, dim: int, length: int) -> "Learned":
+            return Learned(dim, length)
 
     def __init__(self, dim: int, length: int) -> None:
         super().__init__()

@@ -5,102 +5,101 @@ Plug-ins add positions with :func:`register_position` if they are added to the e
 """
 
 from collections.abc import Callable
+from typing import ClassVar, Literal
 
-from torch import nn
-
-from heedful.attention.positions.added import AddedPositions, NoPositions
+from heedful.attention.positions.added import AddedPositions
+from heedful.attention.positions.alibi import ALiBi
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.learned import Learned
 from heedful.attention.positions.rotary import Rotary
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
+from heedful.attention.positions.shaw import Shaw
 from heedful.attention.positions.sinusoidal import Sinusoidal
+from heedful.attention.positions.t5 import T5Buckets
 from heedful.attention.positions.transformer_xl import TransformerXL
-from heedful.basics.named import Named
 
 BuildPosition = Callable[[int, int], AddedPositions]
 """Builds positions from the embeddings' width and the maximum sequence length."""
 BuildRelative = Callable[[int, int], RelativePositions]
 """Builds positions from the width and the number of heads."""
 
-_added: Named[BuildPosition] = Named(
-    "position", {"sinusoidal": lambda dim, length: Sinusoidal(dim), "learned": Learned}
-)
-_relative: Named[BuildRelative] = Named(
-    "position", {"rotary": lambda width, heads: Rotary(width), "transformer-xl": TransformerXL}
-)
+_builders = PositionSettings.parts
 
 
-def register_position(name: str, build: BuildPosition) -> None:
+class NoneSettings(PositionSettings):
+    """No positions: the order of tokens is known from the mask only, if at all."""
+
+    name: Literal["none"] = "none"
+
+
+class _Added(PositionSettings):
+    """The settings of positions that a function builds for embeddings."""
+
+    def build_added(self, dim: int, length: int) -> AddedPositions:
+        function: BuildPosition = type(self).function
+        return function(dim, length)
+
+
+class _Relative(PositionSettings):
+    """The settings of positions that a function builds for heads."""
+
+    relative: ClassVar[bool] = True
+
+    def build_relative(self, sizes: HeadSizes) -> RelativePositions:
+        function: BuildRelative = type(self).function
+        return function(sizes.width, sizes.heads)
+
+
+def register_position(name: str, build: BuildPosition | type[PositionSettings]) -> None:
     """Add positions that recipes can name and that are added to the embeddings.
 
     Args:
         name: the name in recipes.
-        build: builds them from the embeddings' width and the maximum sequence length.
+        build: builds them from the embeddings' width and the maximum sequence length; or their
+            settings, a subclass of :class:`PositionSettings`.
 
     Raises:
         UserError: the name is already registered.
 
     Example:
         >>> register_position("of-mine", lambda dim, length: Learned(dim, length))
-        >>> known_position("of-mine")
-        'of-mine'
-        >>> del _added["of-mine"]
+        >>> PositionSettings.model_validate("of-mine").build_added(4, 8)
+        Learned(
+          (table): Embedding(8, 4)
+        )
+        >>> del _builders["of-mine"]
     """
-    _all().register(name, build)
-    _added.register(name, build)
+    _builders.add(name, build, _Added)
 
 
-def register_relative_position(name: str, build: BuildRelative) -> None:
+def register_relative_position(name: str, build: BuildRelative | type[PositionSettings]) -> None:
     """Add positions that recipes can name and that act within self-attention.
 
     Args:
         name: the name in recipes.
-        build: builds them from the width and the number of heads.
+        build: builds them from the width and the number of heads; or their settings, a subclass of
+            :class:`PositionSettings`.
 
     Raises:
         UserError: the name is already registered.
 
     Example:
         >>> register_relative_position("of-mine", lambda width, heads: Rotary(width))
-        >>> known_position("of-mine")
-        'of-mine'
-        >>> del _relative["of-mine"]
+        >>> PositionSettings.model_validate("of-mine").relative
+        True
+        >>> del _builders["of-mine"]
     """
-    _all().register(name, build)
-    _relative.register(name, build)
+    _builders.add(name, build, _Relative)
 
 
-def build_position(name: str, dim: int, length: int) -> AddedPositions:
-    """The positions added to embeddings of width ``dim``; none if ``name`` is relative.
-
-    Raises:
-        ValueError: the positions do not exist.
-    """
-    if known_position(name) in _relative:
-        return NoPositions()
-    return _added[name](dim, length)
-
-
-def build_relative_position(name: str, width: int, heads: int) -> RelativePositions | None:
-    """The positions within self-attention; None if they are added to the embeddings.
-
-    Raises:
-        ValueError: the positions do not exist, or do not support heads of this width.
-    """
-    return _relative[name](width, heads) if known_position(name) in _relative else None
-
-
-def known_position(name: str) -> str:
-    """Return ``name`` if such positions exist.
-
-    Raises:
-        ValueError: they do not exist; the message suggests the closest name.
-
-    Example:
-        >>> known_position("sinusoidal")
-        'sinusoidal'
-    """
-    return _all().known(name)
-
-
-def _all() -> Named[Callable[[int, int], nn.Module]]:
-    return Named("position", {**_added, **_relative})
+for _kind in (
+    Sinusoidal.Settings,
+    Learned.Settings,
+    Rotary.Settings,
+    ALiBi.Settings,
+    T5Buckets.Settings,
+    Shaw.Settings,
+    TransformerXL.Settings,
+    NoneSettings,
+):
+    _builders.add(str(_kind.model_fields["name"].default), _kind, _Added)

@@ -13,7 +13,10 @@ base (:func:`ntk_base`), or a scaling that treats fast and slow pairs differentl
 (:mod:`~heedful.attention.positions.rotary_scaling`).
 """
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from heedful.attention.positions.base import (
@@ -22,7 +25,8 @@ from heedful.attention.positions.base import (
     check_rows,
     sum_type,
 )
-from heedful.attention.positions.rotary_scaling import RotaryScaling
+from heedful.attention.positions.rotary_scaling import RotaryScaling, ScalingSettings
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
 
 
 def rotary_angles(
@@ -124,6 +128,26 @@ class Rotary(RelativePositions):
         ...     far @ rotary.turn(x, torch.tensor([1005])).T))
         True
     """
+
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        relative: ClassVar[bool] = True
+        name: Literal["rotary"] = "rotary"
+        base: float = Field(10_000.0, gt=0, allow_inf_nan=False)
+        """The base of the angles."""
+        length_scale: float = Field(1.0, gt=0, allow_inf_nan=False)
+        """Divides positions (position interpolation)."""
+        scaling: ScalingSettings | None = None
+        """For texts longer than those of training."""
+
+        def build_relative(self, sizes: HeadSizes) -> "Rotary":
+            return Rotary(
+                sizes.width,
+                self.base,
+                self.length_scale,
+                scaling=None if self.scaling is None else self.scaling.build(),
+            )
 
     def __init__(
         self,

@@ -15,9 +15,14 @@ and its published code (3.1).
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
+
+from heedful.basics.limits import MOST_POSITIONS
+from heedful.basics.parts import Parts, PartSettings
 
 
 class RotaryScaling:
@@ -50,6 +55,25 @@ def _check(factor: float, length: int, slow: float, fast: float) -> None:
         raise ValueError(f"slow {slow} must be above 0 and below fast {fast}")
 
 
+class ScalingSettings(PartSettings):
+    """Base of the settings of scalings; a table of this type is that of the scaling it names.
+
+    Example:
+        >>> ScalingSettings.model_validate({"name": "yarn", "factor": 4}).build().factor
+        4.0
+    """
+
+    parts: ClassVar[Parts["ScalingSettings"]] = Parts("rotary scaling")
+    factor: float = Field(2.0, ge=1, allow_inf_nan=False)
+    """s, how many times longer texts are than those of training."""
+    length: int = Field(512, ge=1, le=MOST_POSITIONS)
+    """L, the length of the training texts."""
+
+    def build(self) -> RotaryScaling:
+        """The scaling."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `build`")
+
+
 @dataclass(frozen=True)
 class Yarn(RotaryScaling):
     """YaRN's scaling by ``factor``.
@@ -70,6 +94,14 @@ class Yarn(RotaryScaling):
         >>> Yarn(4.0, length=32).scaled(torch.tensor([1.0, 0.01]), 4, 10000.0)  # [dim / 2]
         tensor([1.0000, 0.0025])
     """
+
+    class Settings(ScalingSettings):
+        """The table of a recipe."""
+
+        name: Literal["yarn"] = "yarn"
+
+        def build(self) -> "Yarn":
+            return Yarn(self.factor, self.length)
 
     factor: float
     length: int
@@ -122,6 +154,14 @@ class Llama3(RotaryScaling):
         tensor([1.0000, 0.0020])
     """
 
+    class Settings(ScalingSettings):
+        """The table of a recipe."""
+
+        name: Literal["llama3"] = "llama3"
+
+        def build(self) -> "Llama3":
+            return Llama3(self.factor, self.length)
+
     factor: float
     length: int
     fast: float = 4.0
@@ -134,3 +174,7 @@ class Llama3(RotaryScaling):
         turns = self.length * frequencies / (2 * math.pi)  # L/λ
         kept = ((turns - self.slow) / (self.fast - self.slow)).clamp(0.0, 1.0)
         return frequencies * kept + frequencies / self.factor * (1 - kept)
+
+
+ScalingSettings.parts.add("yarn", Yarn.Settings, ScalingSettings)
+ScalingSettings.parts.add("llama3", Llama3.Settings, ScalingSettings)

@@ -13,12 +13,17 @@ Neither sum needs a tensor ``[Q, K, D]``: the dot products of the query with all
 gathered by offset (equation 5), and the weights are summed by offset and multiplied by the table.
 """
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.attention.overrides import describes
 from heedful.attention.positions.base import RelativePositions, check_rows, offsets, sum_type
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.scores.base import Score, require_width
+from heedful.basics.limits import MOST_POSITIONS
 
 
 def clipped(positions: Tensor, keys: int, clip: int) -> Tensor:
@@ -71,6 +76,20 @@ class Shaw(RelativePositions):
         >>> Shaw(4, clip=2).compare(ScaledDot(), keys[:, 2:], keys, torch.arange(2, 5)).shape
         torch.Size([2, 3, 5])
     """
+
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        relative: ClassVar[bool] = True
+        name: Literal["shaw"] = "shaw"
+        clip: int = Field(16, ge=0, le=MOST_POSITIONS)
+        """k, the longest distance that has vectors of its own."""
+        values: bool = True
+        """Whether values have vectors as well as keys."""
+
+        def build_relative(self, sizes: HeadSizes) -> "Shaw":
+            width, values = sizes.compared or sizes.width, sizes.values or sizes.width
+            return Shaw(width, self.clip, self.values, value_dim=values)
 
     def __init__(
         self, dim: int, clip: int, values: bool = True, *, value_dim: int | None = None

@@ -3,11 +3,14 @@
 Vaswani et al. 2017, section 3.5.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from heedful.attention.places import last_place, places
 from heedful.attention.positions.added import AddedPositions
+from heedful.attention.positions.settings import PositionSettings
 from heedful.basics.constants import WithConstants
 
 
@@ -35,6 +38,14 @@ class Sinusoidal(WithConstants, AddedPositions):
         >>> Sinusoidal(4)(torch.zeros(1, 2, 4)).shape
         torch.Size([1, 2, 4])
     """
+
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        name: Literal["sinusoidal"] = "sinusoidal"
+
+        def build_added(self, dim: int, length: int) -> "Sinusoidal":
+            return Sinusoidal(dim)
 
     table: Tensor
 

@@ -12,12 +12,17 @@ The start of each bucket is computed once, in integers, so that the bucket of a 
 depend on how a device rounds logarithms.
 """
 
+from typing import ClassVar, Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.attention.positions.base import RelativePositions, check_heads, offsets, sum_type
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.basics.constants import WithConstants
+from heedful.basics.limits import MOST_POSITIONS
 
 
 def bucket_starts(buckets: int, max_distance: int) -> list[int]:
@@ -63,6 +68,21 @@ class T5Buckets(WithConstants, RelativePositions):
         >>> t5.bias(torch.zeros(2, 3, 8), keys=5, positions=torch.arange(3), scale=1.0).shape
         torch.Size([2, 3, 5])
     """
+
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        relative: ClassVar[bool] = True
+        name: Literal["t5"] = "t5"
+        buckets: int = Field(32, ge=2, le=MOST_POSITIONS)
+        """Number of distances that have a bias of their own; two directions share them."""
+        max_distance: int = Field(128, ge=2, le=MOST_POSITIONS)
+        """All longer distances are one bucket."""
+
+        def build_relative(self, sizes: HeadSizes) -> "T5Buckets":
+            return T5Buckets(
+                sizes.heads, self.buckets, self.max_distance, bidirectional=not sizes.causal
+            )
 
     starts: Tensor
 

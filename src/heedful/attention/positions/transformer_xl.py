@@ -15,7 +15,10 @@ sine and cosine of a difference,
 which is a dot product of a vector for each query with a vector for each key.
 """
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.attention.positions.base import (
@@ -25,7 +28,9 @@ from heedful.attention.positions.base import (
     sum_type,
 )
 from heedful.attention.positions.rotary import rotary_angles
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.scores import Dot, ScaledDot, Score
+from heedful.basics.limits import MOST_WIDTH
 
 
 class TransformerXL(RelativePositions):
@@ -51,6 +56,17 @@ class TransformerXL(RelativePositions):
         >>> xl.bias(torch.zeros(2, 3, 8), keys=5, positions=torch.arange(3), scale=1.0).shape
         torch.Size([2, 3, 5])
     """
+
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        relative: ClassVar[bool] = True
+        name: Literal["transformer-xl"] = "transformer-xl"
+        position_size: int | None = Field(None, ge=2, le=MOST_WIDTH, multiple_of=2)
+        """Width of the sinusoids; that of all heads by default."""
+
+        def build_relative(self, sizes: HeadSizes) -> "TransformerXL":
+            return TransformerXL(sizes.width, sizes.heads, self.position_size)
 
     def __init__(self, dim: int, heads: int, position_dim: int | None = None) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Scores: compare queries with keys. One mechanism per file."""
 
 from heedful.attention.scores.additive import Additive
-from heedful.attention.scores.base import Score
+from heedful.attention.scores.base import Score, ScoreSettings
 from heedful.attention.scores.concat import Concat
 from heedful.attention.scores.cosine import Cosine
 from heedful.attention.scores.dot import Dot
@@ -9,7 +9,7 @@ from heedful.attention.scores.exp_dot import ExpDot
 from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
 from heedful.attention.scores.location import Location
-from heedful.attention.scores.registry import build_score, known_score, register_score
+from heedful.attention.scores.registry import build_score, register_score
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.attention.scores.soft_capped import SoftCapped
 
@@ -24,8 +24,8 @@ __all__ = [
     "Location",
     "ScaledDot",
     "Score",
+    "ScoreSettings",
     "SoftCapped",
     "build_score",
-    "known_score",
     "register_score",
 ]

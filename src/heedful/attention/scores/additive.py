@@ -5,11 +5,15 @@ Translate", section 3.1 and appendix A.1.2. The plain formula is
 :func:`heedful.kernels.additive.plain_scores`; the same module has the fast kernels.
 """
 
+from typing import Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.scores.base import Score, require_width
+from heedful.attention.scores.base import Score, ScoreSettings, require_width
 from heedful.basics.constants import WithConstants
+from heedful.basics.limits import MOST_WIDTH
 from heedful.kernels.additive import additive_scores
 
 
@@ -32,6 +36,19 @@ class Additive(WithConstants, Score):
         >>> Additive(3, 5, hidden_dim=7)(torch.zeros(2, 3), torch.zeros(4, 5)).shape
         torch.Size([2, 4])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["additive"] = "additive"
+        hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+        """Number of tanh units; the width of the queries by default."""
+
+        def compared(self, width: int) -> int:
+            return self.hidden_size or width
+
+        def build(self, query_dim: int, key_dim: int) -> "Additive":
+            return Additive(query_dim, key_dim, self.hidden_size or query_dim)
 
     v: Tensor
 

@@ -3,7 +3,11 @@
 Shapes: B batch, Q queries, K keys, D width. ``..`` is any number of leading dimensions.
 """
 
+from typing import ClassVar
+
 from torch import Tensor, nn
+
+from heedful.basics.parts import Parts, PartSettings
 
 
 class Score(nn.Module):
@@ -57,6 +61,54 @@ class Score(nn.Module):
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores ``[.., Q, K]`` of ``query [.., Q, dq]`` and ``key [.., K, dk]``."""
         return self.compare(self.project_query(query), self.project_key(key))
+
+
+class ScoreSettings(PartSettings):
+    """Base of the settings of scores; a table of this type is that of the score it names.
+
+    The score compares queries ``[.., Q, query_dim]`` with keys ``[.., K, key_dim]``.
+
+    Example:
+        >>> ScoreSettings.model_validate("cosine").build(4, 4)
+        Cosine()
+    """
+
+    parts: ClassVar[Parts["ScoreSettings"]] = Parts("score")
+    least: ClassVar[float | None] = None
+    """The number below which no score is; None if there is none."""
+
+    reads_keys: ClassVar[bool] = True
+    """Whether scores depend on the vectors of the keys."""
+
+    def build(self, query_dim: int, key_dim: int) -> Score:
+        """The score for queries and keys of these widths.
+
+        Raises:
+            ValueError: the score does not compare vectors of these widths.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement `build`")
+
+    def compared(self, width: int) -> int:
+        """Width of the vectors that are compared, for queries of width ``width``."""
+        return width
+
+    def longest(self) -> int | None:
+        """The largest number of keys; None if there is no limit."""
+        return None
+
+
+def equal_width(name: str, query_dim: int, key_dim: int) -> int:
+    """The width of queries and keys.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if query_dim != key_dim:
+        raise ValueError(
+            f"the score '{name}' compares vectors of equal width; queries have {query_dim} "
+            f"components and keys {key_dim}. Choose general, additive or concat"
+        )
+    return query_dim
 
 
 def require_width(name: str, tensor: Tensor, width: int) -> None:

@@ -4,10 +4,14 @@ Luong, Pham, Manning 2015, section 3.1, equation 8 ("concat"). W [q; k] = W_q q 
 halves of W, so the keys' half is computed once, as in the additive score.
 """
 
+from typing import Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.scores.base import Score, require_width
+from heedful.attention.scores.base import Score, ScoreSettings, require_width
+from heedful.basics.limits import MOST_WIDTH
 from heedful.kernels.additive import additive_scores
 
 
@@ -22,6 +26,19 @@ class Concat(Score):
         >>> Concat(3, 5, hidden_dim=7)(torch.zeros(2, 3), torch.zeros(4, 5)).shape
         torch.Size([2, 4])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["concat"] = "concat"
+        hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+        """Number of tanh units; the width of the queries by default."""
+
+        def compared(self, width: int) -> int:
+            return self.hidden_size or width
+
+        def build(self, query_dim: int, key_dim: int) -> "Concat":
+            return Concat(query_dim, key_dim, self.hidden_size or query_dim)
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
         super().__init__()

@@ -5,11 +5,13 @@ strength") and 6 (the cosine).
 """
 
 import math
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.scores.base import Score, require_same_width
+from heedful.attention.scores.base import Score, ScoreSettings, equal_width, require_same_width
 
 
 def directions(vectors: Tensor) -> Tensor:
@@ -49,6 +51,19 @@ class Cosine(Score):
         >>> Cosine(sharpening=2.0)(torch.tensor([[3.0, 0.0]]), memory)
         tensor([[2., 0.]])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["cosine"] = "cosine"
+        sharpening: float = Field(1.0, gt=0, allow_inf_nan=False)
+        """β."""
+        learned: bool = False
+        """Whether β is trained."""
+
+        def build(self, query_dim: int, key_dim: int) -> "Cosine":
+            equal_width(self.name, query_dim, key_dim)
+            return Cosine(self.sharpening, self.learned)
 
     log_sharpening: nn.Parameter | None
 

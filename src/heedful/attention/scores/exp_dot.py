@@ -4,9 +4,11 @@ Luong, Pham, Manning 2015, section 3.1, equation 7, with the "dot" of equation 8
 products split into an exponential and a sum, α_i = p_i / Σ_j p_j.
 """
 
+from typing import ClassVar, Literal
+
 from torch import Tensor
 
-from heedful.attention.scores.base import Score, require_same_width
+from heedful.attention.scores.base import Score, ScoreSettings, equal_width, require_same_width
 
 
 class ExpDot(Score):
@@ -25,6 +27,16 @@ class ExpDot(Score):
         >>> ExpDot()(torch.tensor([[1.0, 2.0]]), torch.zeros(3, 2))
         tensor([[1., 1., 1.]])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["exp-dot"] = "exp-dot"
+        least: ClassVar[float | None] = 0.0
+
+        def build(self, query_dim: int, key_dim: int) -> "ExpDot":
+            equal_width(self.name, query_dim, key_dim)
+            return ExpDot()
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         require_same_width(query, key)

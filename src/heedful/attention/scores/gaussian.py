@@ -6,10 +6,12 @@ their keys are from the query.
 """
 
 import math
+from typing import Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from heedful.attention.scores.base import Score, require_same_width
+from heedful.attention.scores.base import Score, ScoreSettings, equal_width, require_same_width
 from heedful.kernels.distances import squared_distances
 
 
@@ -29,6 +31,17 @@ class Gaussian(Score):
         >>> Gaussian(width=2.0)(torch.zeros(1, 2), torch.tensor([[0.0, 2.0], [0.0, 4.0]]))
         tensor([[-0.5000, -2.0000]])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["gaussian"] = "gaussian"
+        width: float = Field(1.0, gt=0, allow_inf_nan=False)
+        """σ."""
+
+        def build(self, query_dim: int, key_dim: int) -> "Gaussian":
+            equal_width(self.name, query_dim, key_dim)
+            return Gaussian(self.width)
 
     def __init__(self, width: float = 1.0) -> None:
         super().__init__()

@@ -3,10 +3,12 @@
 Luong, Pham, Manning 2015, section 3.1, equation 8 ("general").
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.scores.base import Score, require_width
+from heedful.attention.scores.base import Score, ScoreSettings, require_width
 
 
 class General(Score):
@@ -22,6 +24,14 @@ class General(Score):
         >>> General(3, 5)(torch.zeros(2, 3), torch.zeros(4, 5)).shape
         torch.Size([2, 4])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["general"] = "general"
+
+        def build(self, query_dim: int, key_dim: int) -> "General":
+            return General(query_dim, key_dim)
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()

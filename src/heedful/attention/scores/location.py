@@ -4,11 +4,15 @@ Luong, Pham, Manning 2015, section 3.1, equation 9 ("location"). Row i of W_a sc
 position i, independently of its vector; a short input uses the first rows.
 """
 
+from typing import ClassVar, Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.scores.base import Score, require_width
+from heedful.attention.scores.base import Score, ScoreSettings, require_width
+from heedful.basics.limits import MOST_POSITIONS
 from heedful.basics.shapes import leading_sizes
 
 
@@ -28,6 +32,20 @@ class Location(Score):
         >>> Location(3, positions=10)(torch.zeros(2, 3), torch.zeros(4, 5)).shape
         torch.Size([2, 4])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        reads_keys: ClassVar[bool] = False
+        name: Literal["location"] = "location"
+        positions: int = Field(512, ge=1, le=MOST_POSITIONS)
+        """The largest number of keys, at least the model's ``max_length``."""
+
+        def build(self, query_dim: int, key_dim: int) -> "Location":
+            return Location(query_dim, self.positions)
+
+        def longest(self) -> int:
+            return self.positions
 
     def __init__(self, query_dim: int, positions: int) -> None:
         super().__init__()

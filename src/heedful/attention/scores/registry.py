@@ -1,42 +1,41 @@
 """The scores that recipes can name. Plug-ins add scores with :func:`register_score`."""
 
 from collections.abc import Callable
+from typing import Any
 
 from heedful.attention.scores.additive import Additive
-from heedful.attention.scores.base import Score
+from heedful.attention.scores.base import Score, ScoreSettings, equal_width
 from heedful.attention.scores.concat import Concat
 from heedful.attention.scores.cosine import Cosine
 from heedful.attention.scores.dot import Dot
+from heedful.attention.scores.exp_dot import ExpDot
 from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
+from heedful.attention.scores.location import Location
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.attention.scores.soft_capped import SoftCapped
-from heedful.basics.named import Named
 
 BuildScore = Callable[[int], Score]
 """Builds a score for queries and keys of this width."""
 
-_builders: Named[BuildScore] = Named(
-    "score",
-    {
-        "scaled-dot": lambda width: ScaledDot(),
-        "dot": lambda width: Dot(),
-        "general": lambda width: General(width, width),
-        "additive": lambda width: Additive(width, width, width),
-        "concat": lambda width: Concat(width, width, width),
-        "cosine": lambda width: Cosine(),
-        "gaussian": lambda width: Gaussian(),
-        "soft-capped": lambda width: SoftCapped(),
-    },
-)
+_builders = ScoreSettings.parts
 
 
-def register_score(name: str, build: BuildScore) -> None:
+class _OfWidth(ScoreSettings):
+    """The settings of a score that a function builds for vectors of equal width."""
+
+    def build(self, query_dim: int, key_dim: int) -> Score:
+        function: BuildScore = type(self).function
+        return function(equal_width(self.name, query_dim, key_dim))
+
+
+def register_score(name: str, build: BuildScore | type[ScoreSettings]) -> None:
     """Add a score that recipes can name.
 
     Args:
         name: the name in recipes.
-        build: builds it for the width of a head.
+        build: builds it for the width of queries and keys; or its settings, a subclass of
+            :class:`ScoreSettings`.
 
     Raises:
         UserError: the name is already registered.
@@ -47,30 +46,39 @@ def register_score(name: str, build: BuildScore) -> None:
         Dot()
         >>> del _builders["of-mine"]
     """
-    _builders.register(name, build)
+    _builders.add(name, build, _OfWidth)
 
 
-def build_score(name: str, width: int) -> Score:
-    """Build the score ``name`` for heads of width ``width``.
+def build_score(settings: Any, query_dim: int, key_dim: int | None = None) -> Score:
+    """Build a score.
 
-    Raises:
-        ValueError: the score is unknown.
-
-    Example:
-        >>> build_score("scaled-dot", 4)
-        ScaledDot()
-    """
-    return _builders[known_score(name)](width)
-
-
-def known_score(name: str) -> str:
-    """Return ``name`` if such a score exists.
+    Args:
+        settings: its name, or a table with its name and settings.
+        query_dim: width of the queries.
+        key_dim: width of the keys; default ``query_dim``.
 
     Raises:
-        ValueError: it does not exist; the message suggests the closest name.
+        ValueError: the score is unknown, has no such setting, or does not compare vectors of these
+            widths.
 
     Example:
-        >>> known_score("cosine")
-        'cosine'
+        >>> build_score({"name": "additive", "hidden_size": 3}, 4).v.shape
+        torch.Size([3])
     """
-    return _builders.known(name)
+    chosen = ScoreSettings.model_validate(settings)
+    return chosen.build(query_dim, query_dim if key_dim is None else key_dim)
+
+
+for _kind in (
+    ScaledDot.Settings,
+    Dot.Settings,
+    General.Settings,
+    Additive.Settings,
+    Concat.Settings,
+    Cosine.Settings,
+    Gaussian.Settings,
+    Location.Settings,
+    ExpDot.Settings,
+    SoftCapped.Settings,
+):
+    _builders.add(str(_kind.model_fields["name"].default), _kind, _OfWidth)

@@ -5,10 +5,11 @@ standard normal vectors of width d has variance d; the factor brings it back to 
 """
 
 import math
+from typing import Literal
 
 from torch import Tensor
 
-from heedful.attention.scores.base import Score, require_same_width
+from heedful.attention.scores.base import Score, ScoreSettings, equal_width, require_same_width
 
 
 class ScaledDot(Score):
@@ -22,6 +23,15 @@ class ScaledDot(Score):
         >>> ScaledDot()(torch.ones(1, 4), torch.ones(2, 4))
         tensor([[2., 2.]])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["scaled-dot"] = "scaled-dot"
+
+        def build(self, query_dim: int, key_dim: int) -> "ScaledDot":
+            equal_width(self.name, query_dim, key_dim)
+            return ScaledDot()
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         require_same_width(query, key)

@@ -7,13 +7,15 @@ ones are almost unchanged.
 """
 
 import math
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from heedful.attention.checking import check_part
 from heedful.attention.overrides import describes
-from heedful.attention.scores.base import Score
+from heedful.attention.scores.base import Score, ScoreSettings
 from heedful.attention.scores.scaled_dot import ScaledDot
 
 
@@ -33,6 +35,17 @@ class SoftCapped(Score):
         >>> SoftCapped(cap=2.0)(torch.tensor([[1.0]]), keys)
         tensor([[0.0999, 0.9242, 2.0000]])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["soft-capped"] = "soft-capped"
+        score: ScoreSettings = ScaledDot.Settings()
+        cap: float = Field(50.0, gt=0, allow_inf_nan=False)
+        """c."""
+
+        def build(self, query_dim: int, key_dim: int) -> "SoftCapped":
+            return SoftCapped(self.score.build(query_dim, key_dim), self.cap)
 
     def __init__(self, score: Score | None = None, cap: float = 50.0) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from heedful.attention.positions import Learned
 from heedful.inference.fusing import cached
 from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.program import Embedding
@@ -39,7 +40,7 @@ class FusedGpt:
 
     def _fused(self) -> FusedDecoder | None:
         model, learned = self.model, self.model.embeddings.positions
-        if learned is None:
+        if type(learned) is not Learned:
             return None
         blocks = [layer for layer in model.layers if isinstance(layer, EncoderLayer)]
         tables = Tables(model.embedding.weight, 1.0, learned.table.weight)

@@ -131,7 +131,7 @@ def _scale(attention: MultiHeadAttention) -> float | None:
     """The scale of its dot products, if it is a plain softmax of dot products; else None."""
     parts = attention.mechanism
     known = type(parts.score) in (Dot, ScaledDot) and type(parts.normalize) is Softmax
-    known = known and attention.projects_only
+    known = known and attention.projects_only and attention.mask is None
     return parts.fused_scale(attention.head_dim) if known and parts.positions is None else None
 
 

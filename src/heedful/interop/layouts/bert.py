@@ -24,6 +24,7 @@ from heedful.interop.layouts.entries import (
     to_external,
     to_heedful,
 )
+from heedful.interop.layouts.plain_attention import refuse_mechanisms
 from heedful.models.bert import BertSettings
 
 HEADS = ("masked", "next_sentence", "classification", "tagging")
@@ -103,7 +104,16 @@ def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
 
 
 def config_of(settings: BertSettings, shape: BertShape) -> dict[str, Any]:
-    """The configuration for heedful's settings, without the fields of symbols."""
+    """The configuration for heedful's settings, without the fields of symbols.
+
+    Raises:
+        UserError: the layout does not support a setting; the message has its name.
+    """
+    if settings.positions.name != "learned":
+        raise UserError(
+            f"model.positions = '{settings.positions}': in BERT's layout it is learned only"
+        )
+    refuse_mechanisms(settings.attention_of_layers(), settings.heads, settings.attention_dropout)
     return {
         "model_type": "bert",
         "architectures": [shape.architecture],

@@ -139,7 +139,7 @@ def _first(chosen: Sequence[int], heads: int, width: int) -> Tensor:
 
 def _positions(tensors: _Tensors, settings: TransformerSettings, side: str) -> Any:
     """All position vectors ``[max_length, D]``; CTranslate2's default sinusoids differ."""
-    if settings.positions == "learned":
+    if settings.positions.name == "learned":
         sides = {"encoder": "source", "decoder": "target"}
         return tensors.array(f"{sides[side]}_positions.table.weight")
     return sinusoids(torch.arange(settings.max_length), settings.hidden_size).numpy()

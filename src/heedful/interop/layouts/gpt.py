@@ -24,6 +24,7 @@ from heedful.interop.layouts.entries import (
     to_external,
     to_heedful,
 )
+from heedful.interop.layouts.plain_attention import refuse_mechanisms
 from heedful.models.gpt import GptSettings
 
 _MASKS = re.compile(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)")
@@ -82,11 +83,12 @@ def config_of(settings: GptSettings) -> dict[str, Any]:
     Raises:
         UserError: the layout does not support a setting; the message has its name.
     """
-    wanted = (("pre_norm", True, "true"), ("bias", True, "true"), ("positions", "learned", ""))
-    for name, value, said in wanted:
-        if getattr(settings, name) != value:
-            has = str(getattr(settings, name)).lower()
-            raise UserError(f"model.{name} = {has}: in GPT-2's layout it is {said or value} only")
+    wanted = {"pre_norm": "true", "bias": "true", "positions": "learned"}
+    for name, value in wanted.items():
+        has = str(getattr(settings, name)).lower()
+        if has != value:
+            raise UserError(f"model.{name} = {has}: in GPT-2's layout it is {value} only")
+    refuse_mechanisms(settings.attention_of_layers(), settings.heads, settings.attention_dropout)
     return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],

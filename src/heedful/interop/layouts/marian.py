@@ -27,6 +27,7 @@ from heedful.interop.layouts.entries import (
     to_external,
     to_heedful,
 )
+from heedful.interop.layouts.plain_attention import refuse_mechanisms
 from heedful.models.transformer import TransformerSettings
 
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
@@ -111,23 +112,21 @@ def _tied(fields: Fields) -> Literal["all", "output", "none"]:
 
 
 def refuse_parts(settings: TransformerSettings) -> None:
-    """Raise UserError for a score, a normalizer or positions that exports do not support."""
-    attention = settings.attention
-    if attention.score != "scaled-dot":
+    """Raise UserError for attention, positions or copying, which exports do not support."""
+    if settings.copy_source:
         raise UserError(
-            f"model.attention.score = '{attention.score}': exports support scaled-dot only; "
-            "train with --set model.attention.score=scaled-dot"
+            "model.copy_source = true: exports do not support copying; train with "
+            "--set model.copy_source=false"
         )
-    if attention.normalizer != "softmax":
-        raise UserError(
-            f"model.attention.normalizer = '{attention.normalizer}': exports support softmax only; "
-            "train with --set model.attention.normalizer=softmax"
-        )
-    if settings.positions not in ("sinusoidal", "learned"):
+    if settings.positions.name not in ("sinusoidal", "learned"):
         raise UserError(
             f"model.positions = '{settings.positions}': exports support sinusoidal and learned "
             "positions only; train with --set model.positions=sinusoidal"
         )
+    of_decoder, dropout = settings.decoder_heads or settings.heads, settings.attention_dropout
+    refuse_mechanisms(settings.attention_of("encoder"), settings.heads, dropout)
+    refuse_mechanisms(settings.attention_of("decoder"), of_decoder, dropout)
+    refuse_mechanisms(settings.attention_of("cross"), of_decoder, dropout)
 
 
 def config_of(settings: TransformerSettings) -> dict[str, Any]:
@@ -142,7 +141,7 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
             "--set model.pre_norm=false, or use heedful export ctranslate2"
         )
     refuse_parts(settings)
-    if settings.positions != "sinusoidal":
+    if settings.positions.name != "sinusoidal":
         raise UserError(
             f"model.positions = '{settings.positions}': Marian's positions are sinusoidal only"
         )

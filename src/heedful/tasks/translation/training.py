@@ -18,7 +18,6 @@ from heedful.decoding import SearchOptions
 from heedful.evaluation.metrics import perplexity, score_corpus
 from heedful.inference.batches import source_of, target_in_of, target_out_of
 from heedful.inference.translator import Translator
-from heedful.kernels.cross_entropy import cross_entropy
 from heedful.models import PairModel, Source
 from heedful.tasks.pairs.terms import (
     TeacherForced,
@@ -95,11 +94,7 @@ class TranslationTask(PairTask[PairModel]):
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        states = self.model.states(source, target_in)
-        # Logits are computed for real tokens only, because they are most of the work.
-        real = target_out != PAD
-        table, bias = self.model.output_table, self.model.output_bias
-        return cross_entropy(states[real], table, target_out[real], smoothing, bias)
+        return self.model.losses(source, target_in, target_out, target_out != PAD, smoothing)
 
     def validate(self) -> Validation:
         """``loss`` per token (nats) and ``perplexity`` of all pairs; BLEU and chrF of some."""

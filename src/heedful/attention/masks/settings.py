@@ -1,0 +1,133 @@
+"""The masks that recipes can name; they are combined with the masks of the model.
+
+Recipes name only masks that follow from positions. Padding, documents and prefixes depend on the
+batch.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from heedful.attention.masks.algebra import Grid, Mask
+from heedful.attention.masks.kinds import block, causal, function, window
+from heedful.basics.limits import MOST_POSITIONS
+from heedful.basics.parts import Parts, PartSettings
+
+
+class MaskSettings(PartSettings):
+    """Base of the settings of masks; a table of this type is that of the mask it names.
+
+    The mask broadcasts to scores ``[.., Q, K]``.
+
+    Example:
+        >>> mask = MaskSettings.model_validate({"name": "window", "before": 1, "after": 0}).build()
+        >>> mask.dense((3, 3)).tolist()
+        [[True, False, False], [True, True, False], [False, True, True]]
+    """
+
+    parts: ClassVar[Parts["MaskSettings"]] = Parts("mask")
+
+    def build(self) -> Mask | None:
+        """The mask; None if every query may attend to every key."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `build`")
+
+
+class NoMask(MaskSettings):
+    """Every query may attend to every key that the model's own mask allows."""
+
+    name: Literal["none"] = "none"
+
+    def build(self) -> None:
+        return None
+
+
+class CausalSettings(MaskSettings):
+    """See :func:`heedful.attention.masks.causal`."""
+
+    name: Literal["causal"] = "causal"
+
+    def build(self) -> Mask:
+        return causal()
+
+
+class WindowSettings(MaskSettings):
+    """See :func:`heedful.attention.masks.window`; the first ``sinks`` keys are always allowed.
+
+    Source: Beltagy et al. 2020, section 3.1; sinks: Xiao et al. 2024, "Efficient Streaming Language
+    Models with Attention Sinks", section 3.2.
+    """
+
+    name: Literal["window"] = "window"
+    before: int = Field(128, ge=0, le=MOST_POSITIONS)
+    """Positions before the query."""
+    after: int | None = Field(None, ge=0, le=MOST_POSITIONS)
+    """Positions after the query; as many as before by default."""
+    sinks: int = Field(0, ge=0, le=MOST_POSITIONS)
+    """The number of first keys that every query may attend to."""
+
+    def build(self) -> Mask:
+        near = window(self.before, self.after)
+        return near | function(self._is_sink) if self.sinks else near
+
+    def _is_sink(self, query: Tensor, key: Tensor) -> Tensor:
+        return (key < self.sinks) & (query >= 0)
+
+
+class BlockSettings(MaskSettings):
+    """See :func:`heedful.attention.masks.block`."""
+
+    name: Literal["block"] = "block"
+    size: int = Field(128, ge=1, le=MOST_POSITIONS)
+    """Positions of a block."""
+
+    def build(self) -> Mask:
+        return block(self.size)
+
+
+class _Built(MaskSettings):
+    """The settings of a mask that a function builds."""
+
+    def build(self) -> Mask:
+        built: Mask = type(self).function()
+        return built
+
+
+def register_mask(name: str, build: Callable[[], Mask] | type[MaskSettings]) -> None:
+    """Add a mask that recipes can name.
+
+    Args:
+        name: the name in recipes.
+        build: builds it; or its settings, a subclass of :class:`MaskSettings`.
+
+    Raises:
+        UserError: the name is already registered.
+
+    Example:
+        >>> register_mask("of-mine", lambda: window(2))
+        >>> MaskSettings.model_validate("of-mine").build().before
+        2
+        >>> del MaskSettings.parts["of-mine"]
+    """
+    MaskSettings.parts.add(name, build, _Built)
+
+
+for _kind in (NoMask, CausalSettings, WindowSettings, BlockSettings):
+    MaskSettings.parts.add(str(_kind.model_fields["name"].default), _kind, _Built)
+
+
+def both(own: Mask | None, mask: Mask | Tensor | None, grid: Grid) -> Mask | Tensor | None:
+    """What both masks allow.
+
+    Args:
+        own: a mask; None allows all.
+        mask: a mask or a tensor, as in :func:`heedful.attention.attend`.
+        grid: the queries and keys.
+    """
+    if own is None or mask is None:
+        return mask if own is None else own
+    if isinstance(mask, Tensor) and mask.is_floating_point():
+        return torch.where(own.allows(grid), mask, -torch.inf)
+    return own & mask

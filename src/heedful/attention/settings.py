@@ -1,0 +1,201 @@
+"""The settings of an attention module, as recipes have them.
+
+A setting that is not given is inherited: from ``[model.attention]``, and otherwise from the
+model. :meth:`AttentionSettings.over` is this rule.
+"""
+
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field
+
+from heedful.attention.differential import DifferentialAttention
+from heedful.attention.heads import OutputGate, QueryKeyNorm, TalkingHeads
+from heedful.attention.masks.settings import MaskSettings, NoMask
+from heedful.attention.multi_head import Aggregate, MultiHeadAttention
+from heedful.attention.normalizers.base import NormalizerSettings
+from heedful.attention.normalizers.softmax import Softmax
+from heedful.attention.positions.base import RelativePositions
+from heedful.attention.positions.registry import NoneSettings
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
+from heedful.attention.scores.base import ScoreSettings
+from heedful.attention.scores.scaled_dot import ScaledDot
+from heedful.basics.limits import MOST_WIDTH
+from heedful.basics.settings import Settings
+
+Role = Literal["self", "causal", "cross"]
+"""What a module attends to: its own text, its own text up to the query, or another text."""
+
+
+class AttentionSettings(Settings):
+    """The parts and sizes of an attention module."""
+
+    score: ScoreSettings | None = None
+    normalizer: NormalizerSettings | None = None
+    positions: PositionSettings | None = None
+    """Relative positions; for self-attention only."""
+    mask: MaskSettings | None = None
+    """Combined with the model's own mask; for self-attention only."""
+    heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    key_value_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    """Heads of keys and values, each read by several heads of queries; by default as many."""
+    join: Aggregate | None = None
+    """How the heads' contexts are combined."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """Dropout on the weights."""
+    query_key_norm: Literal["none", "rms", "layer", "l2"] | None = None
+    """The norm of queries and keys."""
+    mixing: Literal["none", "talking-heads", "differential"] | None = None
+    """How the scores or weights of the heads are combined."""
+    gate: Literal["none", "element", "head"] | None = None
+    """Whether each element of a head's context, or each head, has a gate."""
+
+    def over(self, base: "AttentionSettings") -> "AttentionSettings":
+        """These settings, and those of ``base`` where they are not given."""
+        mine = {key: getattr(self, key) for key in AttentionSettings.model_fields}
+        known = {key: getattr(base, key) for key in AttentionSettings.model_fields}
+        return AttentionSettings(
+            **{key: known[key] if own is None else own for key, own in mine.items()}
+        )
+
+    def given(self) -> list[str]:
+        """The names of the settings that are given."""
+        return [key for key in AttentionSettings.model_fields if getattr(self, key) is not None]
+
+    def build(
+        self,
+        dim: int,
+        role: Role,
+        *,
+        bias: bool = True,
+        layer: int = 1,
+        max_length: int | None = None,
+    ) -> MultiHeadAttention:
+        """The module for states of width ``dim``.
+
+        Args:
+            dim: width of queries, keys and results.
+            role: what the module attends to. Cross-attention has neither positions nor a mask.
+            bias: whether the projections have a bias.
+            layer: number of the layer, counted from 1.
+            max_length: the largest number of keys, if the model has a limit.
+
+        Raises:
+            ValueError: the settings do not fit together; the message has the reason.
+        """
+        heads, key_heads = self.heads or 1, self.key_value_heads
+        maps = 2 * heads if self.mixing == "differential" else heads
+        if dim % maps:
+            raise ValueError(f"hidden_size {dim} is not a multiple of heads {maps}")
+        width, of_self = dim // maps, role != "cross"
+        score = self.score or ScaledDot.Settings()
+        normalizer = self.normalizer or Softmax.Settings()
+        positions = self.positions if of_self and self.positions else NoneSettings()
+        check_parts(score, normalizer, max_length)
+        sizes = HeadSizes(width, maps, role == "causal", score.compared(width), dim // heads)
+        parts: dict[str, Any] = {
+            "score": score.build(width, width),
+            "normalize": normalizer.build(maps, width),
+            "positions": positions.build_relative(sizes),
+            "mask": (self.mask or NoMask()).build() if of_self else None,
+            "query_key_norm": self._norm(width),
+            "gate": self._gate(dim, heads),
+            "dropout": self.dropout or 0.0,
+            "bias": bias,
+        }
+        if self.mixing == "differential":
+            if self.join not in (None, "projection"):
+                raise ValueError("differential attention joins its heads by a projection only")
+            return DifferentialAttention(dim, heads, layer, key_heads=key_heads, **parts)
+        mixing = TalkingHeads(heads) if self.mixing == "talking-heads" else None
+        join = self.join or "projection"
+        return MultiHeadAttention(
+            dim, heads, key_heads=key_heads, mixing=mixing, aggregate=join, **parts
+        )
+
+    def _norm(self, width: int) -> QueryKeyNorm | None:
+        kind = self.query_key_norm
+        return None if kind is None or kind == "none" else QueryKeyNorm(width, kind)
+
+    def _gate(self, dim: int, heads: int) -> OutputGate | None:
+        per = self.gate
+        if per is None or per == "none":
+            return None
+        return OutputGate(dim, heads, dim // heads, per)
+
+    def check(
+        self, dim: int, role: Role, *, max_length: int | None = None, residual: bool = True
+    ) -> Self:
+        """Return itself.
+
+        Args:
+            dim: as in :meth:`build`.
+            role: as in :meth:`build`.
+            max_length: as in :meth:`build`.
+            residual: whether the result is added to states of width ``dim``.
+
+        Raises:
+            ValueError: as :meth:`build`; or the normalizer cannot be used with several heads, or
+                the result has another width than the states.
+        """
+        normalizer = self.normalizer or Softmax.Settings()
+        with torch.device("meta"):
+            module = self.build(dim, role, max_length=max_length)
+        reason = normalizer.not_for_heads
+        if not reason and (module.normalize.draws or module.normalize.learns_by_reward):
+            reason = "draws weights at random"
+        if reason:
+            known = (kind for name, kind in NormalizerSettings.parts.items())
+            names = [kind.model_fields["name"].default for kind in known if not kind.not_for_heads]
+            raise ValueError(f"'{normalizer.name}' {reason}; choose one of {', '.join(names)}")
+        if self.score is not None and not self.score.reads_keys:
+            self._refuse_parts_of_keys(module)
+        if residual and module.aggregate == "mean" and module.heads > 1:
+            raise ValueError(
+                "join = 'mean' returns vectors of a head's width, which cannot be added to the "
+                "states; choose projection or concatenation"
+            )
+        return self
+
+    def _refuse_parts_of_keys(self, module: MultiHeadAttention) -> None:
+        """Raise ValueError if a part changes keys, which the score does not read."""
+        assert self.score is not None
+        if _act_on_keys(module.positions):
+            raise ValueError(
+                f"the score '{self.score.name}' does not read the keys, which the positions "
+                f"'{self.positions}' change; choose alibi, t5 or none"
+            )
+        if module.query_key_norm is not None:
+            raise ValueError(
+                f"the score '{self.score.name}' does not read the keys, which query_key_norm = "
+                f"'{self.query_key_norm}' changes; choose none"
+            )
+
+
+def _act_on_keys(positions: RelativePositions | None) -> bool:
+    """Whether positions change keys, instead of only adding a bias to scores."""
+    if positions is None:
+        return False
+    own, base = type(positions), RelativePositions
+    return own.turn is not base.turn or own.compare is not base.compare
+
+
+def check_parts(
+    score: ScoreSettings, normalizer: NormalizerSettings, max_length: int | None
+) -> None:
+    """Raise ValueError if a score and a normalizer have no meaning together."""
+    if normalizer.name == "plain-sum" and score.least is None:
+        raise ValueError(
+            f"plain-sum needs scores that are not negative, and those of '{score.name}' may be; "
+            "choose the score exp-dot"
+        )
+    if normalizer.name != "plain-sum" and score.least is not None:
+        raise ValueError(
+            f"the score '{score.name}' is an exponential already; choose the normalizer plain-sum"
+        )
+    longest = score.longest()
+    if longest is not None and max_length is not None and longest < max_length:
+        raise ValueError(
+            f"the score '{score.name}' has {longest} positions, fewer than max_length = "
+            f"{max_length}; set positions of the score to {max_length}"
+        )

@@ -1,0 +1,46 @@
+"""The attention that files of other libraries can express: softmax of scaled dot products."""
+
+from collections.abc import Iterable
+
+from heedful.attention.settings import AttentionSettings
+from heedful.basics.errors import UserError
+
+_PLAIN = {
+    "score": "scaled-dot",
+    "normalizer": "softmax",
+    "mask": "none",
+    "join": "projection",
+    "query_key_norm": "none",
+    "mixing": "none",
+    "gate": "none",
+}
+
+
+def refuse_mechanisms(layers: Iterable[AttentionSettings], heads: int, dropout: float) -> None:
+    """Raise UserError if a layer has other attention than the model's table ``[model]`` says.
+
+    Args:
+        layers: the settings of the layers of one part of the model.
+        heads: ``model.heads``, or that of the decoder.
+        dropout: ``model.attention_dropout``.
+    """
+    for one in layers:
+        for key, plain in _PLAIN.items():
+            own = getattr(one, key)
+            if own is not None and str(own) != plain:
+                raise UserError(
+                    f"model.attention.{key} = '{own}': exports support {plain} only; train with "
+                    f"--set model.attention.{key}={plain}"
+                )
+        for key, usual in (("heads", heads), ("key_value_heads", heads), ("dropout", dropout)):
+            own = getattr(one, key)
+            if own not in (None, usual):
+                raise UserError(
+                    f"model.attention.{key} = {own}: exports support {usual} in all layers only, "
+                    "as the table [model] says"
+                )
+        if one.positions is not None and one.positions.name != "none":
+            raise UserError(
+                f"model.attention.positions = '{one.positions}': exports support positions that "
+                "are added to embeddings only"
+            )

@@ -1,0 +1,238 @@
+"""A Transformer that can copy tokens of the source: a pointer-generator.
+
+See, Liu and Manning 2017, "Get To The Point: Summarization with Pointer-Generator Networks",
+section 2.2. With the state h_t that predicts token t, and the encoder's states e_i:
+
+    a_t = softmax_i((W_q h_t)ᵀ W_k e_i / √D)                      equations 1, 2 (dot products)
+    p_t = σ(w_cᵀ Σ_i a_ti e_i + w_hᵀ h_t + b)                     equation 8
+    P(y) = p_t P_vocabulary(y) + (1 − p_t) Σ_{i: x_i = y} a_ti    equation 9
+
+Logits are ``log P``, whose softmax is P again. The input embedding, which equation 8 also has, is
+part of h_t here. Label smoothing is that of any other model: ``(1 − ε)`` on the label plus
+``ε / V`` on every symbol, under P.
+
+Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from heedful.attention.normalizers import Softmax
+from heedful.attention.watching import Watchable
+from heedful.layers.caches import LayerCaches
+from heedful.layers.source_memories import SourceMemories
+from heedful.models.pairs import Source
+from heedful.models.registry import register_model
+from heedful.models.transformer import Transformer, TransformerSettings, TransformerState
+
+_CHUNK = 512
+"""Positions whose probabilities ``[.., V]`` are computed, and kept, at the same time."""
+_GENERATING = 2.0
+"""The initial b: at first, 88 % of the probability is that of the vocabulary."""
+
+
+class Copied(NamedTuple):
+    """What positions copy, and how much."""
+
+    weights: Tensor
+    """a, ``[.., S]``: zero at padding."""
+    gate: Tensor
+    """The argument of σ in equation 8, ``[.., 1]``."""
+    tokens: Tensor
+    """x, ``[.., S]``."""
+
+
+class CopyAttention(Watchable):
+    """One head whose weights are the result. Watchers get ``[B, 1, T, S]``.
+
+    Args:
+        dim: width of queries and keys.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.query_projection = nn.Linear(dim, dim, bias=False)
+        self.key_projection = nn.Linear(dim, dim, bias=False)
+        self.normalize = Softmax()
+        for part in (self.query_projection, self.key_projection):
+            nn.init.xavier_uniform_(part.weight)
+
+    def forward(self, query: Tensor, key: Tensor, allowed: Tensor) -> Tensor:
+        """Weights ``[B, T, S]`` of ``query [B, T, D]`` over projected keys ``[B, S, D]``.
+
+        Args:
+            query: the queries, before their projection.
+            key: the result of ``key_projection``.
+            allowed: booleans ``[B, 1, S]``.
+        """
+        scale = query.shape[-1] ** -0.5
+        scores = (self.query_projection(query) * scale) @ key.transpose(-2, -1)
+        weights: Tensor = self.normalize(scores.float(), allowed)
+        one_head = weights.unsqueeze(1)
+        self.show(one_head)
+        if self.watched_in_part:
+            self.show_some(lambda rows: one_head[..., rows, :], one_head, key.shape[-2])
+        return one_head.squeeze(1)
+
+
+def mixture(logits: Tensor, copied: Copied) -> Tensor:
+    """``log P [.., V]`` (equation 9) from the vocabulary's ``logits [.., V]``.
+
+    Finite, with finite gradients, even where a probability underflows.
+
+    Example:
+        >>> weights, tokens = torch.tensor([[0.5, 0.25, 0.25]]), torch.tensor([[1, 0, 1]])
+        >>> mixture(torch.zeros(1, 2), Copied(weights, torch.zeros(1, 1), tokens)).exp()
+        tensor([[0.3750, 0.6250]])
+    """
+    generated = F.logsigmoid(copied.gate) + logits.to(copied.gate.dtype).log_softmax(-1)
+    of_words = torch.zeros_like(generated).scatter_add(-1, copied.tokens, copied.weights)
+    least = torch.finfo(of_words.dtype).tiny
+    found = F.logsigmoid(-copied.gate) + of_words.clamp(min=least).log()
+    return torch.logaddexp(generated, found)
+
+
+def _losses(logits: Tensor, copied: Copied, labels: Tensor, smoothing: float) -> tuple[Tensor, ...]:
+    """Smoothed sum, and ``−log P`` of each label ``[N]``."""
+    logs = mixture(logits, copied)
+    exact = -logs.gather(1, labels.unsqueeze(1)).squeeze(1)
+    everywhere = -logs.mean(1)
+    return ((1 - smoothing) * exact + smoothing * everywhere).sum(), exact.detach()
+
+
+@dataclass
+class CopyingState(TransformerState):
+    """The state of the Transformer, and what is copied from, one row for each hypothesis."""
+
+    parts: tuple[Tensor, ...]
+    """Projected keys and encoder states ``[N, S, D]``, mask ``[N, 1, S]``, tokens ``[N, S]``."""
+
+    def select(self, rows: Tensor) -> Self:
+        """The state of ``rows [M]``, in this order."""
+        chosen = super().select(rows)
+        parts = tuple(part.index_select(0, rows) for part in self.parts)
+        return replace(chosen, parts=parts)
+
+
+class CopyingTransformer(Transformer):
+    """A Transformer with the mixture as output.
+
+    Args:
+        settings: sizes and options.
+        source_vocabulary: number of source symbols.
+        target_vocabulary: number of target symbols, the same symbols.
+
+    Raises:
+        ValueError: the vocabularies differ in size.
+
+    Example:
+        >>> sizes = {"layers": 1, "hidden_size": 8, "heads": 2, "ffn_size": 8}
+        >>> settings = TransformerSettings(**sizes, copy_source=True)
+        >>> model = CopyingTransformer(settings, 20, 20)
+        >>> source = Source(torch.tensor([[7, 9, 3]]), torch.tensor([3]))
+        >>> model.teacher_force(source, torch.tensor([[2, 8]])).shape
+        torch.Size([1, 2, 20])
+    """
+
+    def __init__(
+        self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
+    ) -> None:
+        super().__init__(settings, source_vocabulary, target_vocabulary)
+        if source_vocabulary != target_vocabulary:
+            raise ValueError(
+                "model.copy_source = true requires one vocabulary for both sides "
+                "(tokeniser.joint = true)"
+            )
+        dim = settings.hidden_size
+        self.copying = CopyAttention(dim)
+        # A vector instead of nn.Linear: quantised copies of the model keep it exact.
+        self.gate = nn.Parameter(torch.zeros(2 * dim))
+        self.gate_bias = nn.Parameter(torch.tensor([_GENERATING]))
+        nn.init.normal_(self.gate, std=dim**-0.5)
+
+    def _copied(self, states: Tensor, parts: tuple[Tensor, ...]) -> Copied:
+        """What each state ``[B, T, D]`` copies."""
+        keys, encoded, allowed, tokens = parts
+        weights = self.copying(states, keys, allowed)
+        contexts = weights.to(encoded.dtype) @ encoded
+        gate = torch.cat([contexts, states], -1) @ self.gate.to(states.dtype)
+        spread = tokens.unsqueeze(1).expand_as(weights)
+        wide = weights.dtype
+        return Copied(weights, (gate.to(wide) + self.gate_bias.to(wide)).unsqueeze(-1), spread)
+
+    def _parts(self, source: Source, encoded: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        return self.copying.key_projection(encoded), encoded, mask.squeeze(1), source.tokens
+
+    def _read(self, source: Source, target_in: Tensor) -> tuple[Tensor, Copied]:
+        encoded, mask = self.read_source(source)
+        states = self.decode(encoded, mask, target_in)
+        return states, self._copied(states, self._parts(source, encoded, mask))
+
+    def states(self, source: Source, target_in: Tensor) -> Tensor:
+        return self._read(source, target_in)[0]
+
+    def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
+        states, copied = self._read(source, target_in)
+        return mixture(self.logits(states), copied)
+
+    def losses(
+        self, source: Source, target_in: Tensor, labels: Tensor, real: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        states, copied = self._read(source, target_in)
+        some = (states[real], *(part[real] for part in copied), labels[real])
+        sums, found = [], []
+        for state, weights, gate, tokens, own in zip(
+            *(part.split(_CHUNK) for part in some), strict=True
+        ):
+            smooth, exact = self._chunk(state, Copied(weights, gate, tokens), own, smoothing)
+            sums.append(smooth)
+            found.append(exact)
+        return torch.stack(sums).sum(), torch.cat(found)
+
+    def _chunk(
+        self, states: Tensor, copied: Copied, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, ...]:
+        """:func:`_losses` of some states; the backward pass computes the probabilities again."""
+
+        def compute(states: Tensor, weights: Tensor, gate: Tensor) -> tuple[Tensor, ...]:
+            parts = Copied(weights, gate, copied.tokens)
+            return _losses(self.logits(states), parts, labels, smoothing)
+
+        arguments = (states, copied.weights, copied.gate)
+        if not torch.is_grad_enabled():
+            return compute(*arguments)
+        found: tuple[Tensor, ...] = checkpoint(
+            compute, *arguments, use_reentrant=False, preserve_rng_state=False
+        )
+        return found
+
+    def start(self, source: Source, *, in_place: bool = False) -> CopyingState:
+        caches = LayerCaches(len(self.decoder), len(source.lengths))
+        encoded, mask = self.read_source(source)
+        sources = SourceMemories(self.memories(encoded), source.lengths)
+        return CopyingState(caches, sources, self._parts(source, encoded, mask))
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, CopyingState]:
+        states, after = self.advance(tokens, state)
+        copied = self._copied(states.unsqueeze(1), state.parts)
+        one = Copied(*(part.squeeze(1) for part in copied))
+        return mixture(self.logits(states), one), after
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        return {**super().attention_axes(), "copying": ("target", "source")}
+
+
+def build_transformer(
+    settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
+) -> Transformer:
+    """The Transformer of the settings, with or without copying."""
+    kind = CopyingTransformer if settings.copy_source else Transformer
+    return kind(settings, source_vocabulary, target_vocabulary)
+
+
+register_model(TransformerSettings, build_transformer)

@@ -1,0 +1,50 @@
+"""The attention modules of a model: their parts, and how they are computed."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import nn
+
+from heedful.attention.modules import Attentive
+
+_SHOWN = {"fused": "fused kernel", "tiles": "tiled kernel", "plain": "plain implementation"}
+
+
+def summarise_attention(model: nn.Module) -> list[dict[str, Any]]:
+    """One entry for each kind of attention: parts, heads, computation, and the modules' names.
+
+    Modules that always have the same parts, such as structured self-attention, are not listed.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Attentive):
+            kind = _described(module)
+            found.setdefault(tuple(kind.values()), {**kind, "modules": []})["modules"].append(name)
+    return list(found.values())
+
+
+def _described(module: Attentive) -> dict[str, Any]:
+    parts = {"positions": module.positions, "mask": module.mask}
+    return {
+        "score": type(module.score).__name__,
+        "normalizer": type(module.normalize).__name__,
+        **{key: part and type(part).__name__ for key, part in parts.items()},
+        "heads": getattr(module, "heads", 1),
+        "key_value_heads": getattr(module, "key_heads", 1),
+        "computed": module.computed(),
+    }
+
+
+def attention_lines(kinds: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The lines of ``heedful info``."""
+    lines = []
+    for kind in kinds:
+        parts = [kind[key] for key in ("score", "normalizer", "positions", "mask") if kind[key]]
+        heads, own = kind["heads"], kind["key_value_heads"]
+        counted = f"{heads} head{'s' * (heads > 1)}"
+        shared = "" if own == heads else f", {own} of keys and values"
+        modules = kind["modules"]
+        where = modules[0] if len(modules) == 1 else f"{len(modules)} modules"
+        text = f"{' + '.join(parts)}, {counted}{shared}: {_SHOWN[kind['computed']]} ({where})"
+        lines.append(("attention", text))
+    return lines

@@ -1,0 +1,345 @@
+"""The table [model.attention]: every part in every model, in combinations that cover all pairs.
+
+`make combinations` tests all combinations instead.
+"""
+
+import itertools
+import os
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from covering import pairwise
+from heedful.attention import MultiHeadAttention, masks, watch
+from heedful.attention.positions import ALiBi, Rotary
+from heedful.attention.scores import Additive, Cosine, ScaledDot
+from heedful.basics.errors import UserError
+from heedful.inference.fusing import searched
+from heedful.interop.layouts.bert import BertShape
+from heedful.interop.layouts.bert import config_of as bert_config
+from heedful.interop.layouts.gpt import config_of as gpt_config
+from heedful.interop.layouts.marian import refuse_parts
+from heedful.models.bert import Bert, BertSettings
+from heedful.models.encoders import sequences_of
+from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.pairs import Source
+from heedful.models.transformer import Transformer, TransformerSettings
+from heedful.runs.recipe import check_recipe
+from tolerance import assert_rounded, reference
+
+SIZES = {"layers": 1, "hidden_size": 16, "ffn_size": 8, "max_length": 16, "dropout": 0.0}
+WINDOW = {"name": "window", "before": 2, "after": 0, "sinks": 1}
+FACTORS: dict[str, list[Any]] = {
+    "score": [
+        "scaled-dot", "dot", "general", {"name": "additive", "hidden_size": 3}, "concat",
+        {"name": "cosine", "learned": True}, "gaussian", {"name": "location", "positions": 16},
+        "exp-dot", {"name": "soft-capped", "cap": 5.0},
+    ],
+    "normalizer": [
+        {"name": "softmax", "temperature": 0.5}, "softmax-off-by-one", "sink-softmax", "sparsemax",
+        "entmax15", "entmax", "plain-sum",
+    ],
+    "positions": [
+        "none", "rotary", "alibi", "t5", {"name": "shaw", "clip": 2}, "transformer-xl",
+        {"name": "rotary", "scaling": {"name": "yarn", "length": 4}},
+    ],
+    "mask": ["none", WINDOW, {"name": "block", "size": 3}],
+    "heads": [{"heads": 2}, {"heads": 4, "key_value_heads": 2}, {"heads": 2, "key_value_heads": 1}],
+    "join": ["projection", "concatenation"],
+    "query_key_norm": ["none", "rms", "layer"],
+    "mixing": ["none", "talking-heads", "differential"],
+    "gate": ["none", "element", "head"],
+}  # fmt: skip
+
+
+def tables() -> list[dict[str, Any]]:
+    """Tables ``[model.attention]``; exponentials of dot products go with a plain sum only."""
+    rows = pairwise(FACTORS)
+    if os.environ.get("HEEDFUL_COMBINATIONS") == "all":
+        every = itertools.product(*FACTORS.values())
+        rows = [dict(zip(FACTORS, row, strict=True)) for row in every]
+    for row in rows:
+        row |= row.pop("heads")
+        if row["positions"] == "transformer-xl" and row["score"] not in ("scaled-dot", "dot"):
+            row |= {"score": "dot", "normalizer": "softmax"}
+        if row["normalizer"] == "plain-sum" and row["positions"] == "transformer-xl":
+            row["normalizer"] = "softmax"
+        if row["normalizer"] == "plain-sum" or row["score"] == "exp-dot":
+            row |= {"normalizer": "plain-sum", "score": "exp-dot"}
+        if "location" in str(row["score"]) and row["positions"] not in ("alibi", "t5"):
+            row["positions"] = "none"
+        if "location" in str(row["score"]):
+            row["query_key_norm"] = "none"
+        if row["mixing"] == "differential":
+            row["join"] = "projection"
+    return rows
+
+
+def named(table: dict[str, Any]) -> str:
+    return "-".join(
+        str(part["name"] if isinstance(part, dict) else part) for part in table.values()
+    )
+
+
+COVERING = pytest.mark.parametrize("attention", tables(), ids=named)
+
+
+def check_gradients(model: nn.Module, output: Tensor, attention: dict[str, Any]) -> None:
+    """Every parameter of an attention has a finite gradient."""
+    located = "location" in str(attention["score"])
+    output.square().sum().backward()
+    found = {name: own.grad for name, own in model.named_parameters() if "attention" in name}
+    assert found
+    for name, gradient in found.items():
+        if located and "key_projection" in name:  # a location score reads the number of keys only
+            continue
+        assert gradient is not None, name
+        assert gradient.isfinite().all(), name
+
+
+@COVERING
+def test_steps_of_a_transformer_are_teacher_forcing(attention: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    settings = TransformerSettings.model_validate({**SIZES, "heads": 2, "attention": attention})
+    model = Transformer(settings, 20, 20)
+    source = Source(torch.randint(4, 20, (3, 6)), torch.tensor([6, 4, 2]))
+    target = torch.randint(4, 20, (3, 5))
+    check_gradients(model, model.teacher_force(source, target), attention)
+    model.eval()
+
+    def forced(model: Transformer) -> list[Tensor]:
+        return [model.teacher_force(source, target)]
+
+    with torch.no_grad():
+        decodable = searched(model)
+        state, steps = decodable.start(source), []
+        for place in range(target.shape[1]):
+            if place == 2:  # the rows in another order, one of them twice
+                rows = torch.tensor([2, 0, 1, 1])
+                state, target = state.select(rows), target[rows]
+                source = Source(*(part[rows] for part in source))
+                steps = [step[rows] for step in steps]
+            logits, state = decodable.step(target[:, place], state)
+            steps.append(logits)
+        assert_rounded([torch.stack(steps, 1)], reference(forced, model, terms=8))
+        with watch(model) as seen:
+            watched = model.teacher_force(source, target)
+    assert_rounded([watched], reference(forced, model, terms=8))
+    for name, (query, _) in model.attention_axes().items():
+        weights = seen[name][0]
+        assert weights.shape[:3] == (4, attention["heads"], 6 if query == "source" else 5)
+        if "cross" in name:
+            assert not weights[0, :, :, 2:].any(), "padding has weight"
+
+
+@COVERING
+def test_steps_of_a_gpt_are_its_states(attention: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    gpt = Gpt(GptSettings.model_validate({**SIZES, "heads": 2, "attention": attention}), 20)
+    tokens = torch.randint(4, 20, (3, 6))
+    check_gradients(gpt, gpt.states(tokens), attention)
+    gpt.eval()
+
+    def forced(gpt: Gpt) -> list[Tensor]:
+        return [gpt.logits(gpt.states(tokens))[:, 2:]]
+
+    with torch.no_grad():
+        decodable = searched(gpt)
+        state, steps = decodable.start(tokens[:, :3]), []
+        for place in range(2, 6):
+            logits, state = decodable.step(tokens[:, place], state)
+            steps.append(logits)
+    assert_rounded([torch.stack(steps, 1)], reference(forced, gpt, terms=8))
+
+
+@COVERING
+def test_states_of_a_bert_ignore_padding(attention: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    bert = Bert(BertSettings.model_validate({**SIZES, "heads": 2, "attention": attention}), 20)
+    both, alone = sequences_of([[7, 8, 9, 10], [5]]), sequences_of([[5]])
+    check_gradients(bert, bert(both).states[0], attention)
+    bert.eval()
+
+    def read(bert: Bert) -> list[Tensor]:
+        return [bert(both).states[1:, :3]]
+
+    with torch.no_grad():
+        assert_rounded([bert(alone).states], reference(read, bert, terms=8))
+
+
+def attentions(model: nn.Module) -> dict[str, MultiHeadAttention]:
+    found = model.named_modules()
+    return {name: part for name, part in found if isinstance(part, MultiHeadAttention)}
+
+
+def test_parts_and_layers_inherit_and_override() -> None:
+    settings = TransformerSettings.model_validate(
+        {
+            **SIZES,
+            "layers": 4,
+            "heads": 2,
+            "attention_dropout": 0.25,
+            "positions": "rotary",
+            "attention": {
+                "score": "cosine",
+                "mask": {"name": "window", "before": 3},
+                "layers": [{"every": 2, "mask": "none"}],
+                "encoder": {"positions": "alibi", "layers": [{"numbers": [4], "heads": 1}]},
+                "cross": {"score": "scaled-dot", "dropout": 0.0},
+            },
+        }
+    )
+    found = attentions(Transformer(settings, 20, 20))
+    kinds = {name: (part.score, part.positions, part.mask) for name, part in found.items()}
+    assert [isinstance(kinds[f"encoder.{n}.self_attention"][0], Cosine) for n in range(4)] == [
+        True
+    ] * 4
+    assert isinstance(kinds["decoder.0.cross_attention"][0], ScaledDot)
+    assert isinstance(kinds["encoder.0.self_attention"][1], ALiBi)
+    assert isinstance(kinds["decoder.0.self_attention"][1], Rotary)
+    assert kinds["decoder.0.cross_attention"][1:] == (None, None)
+    for side in ("encoder", "decoder"):
+        windows = [kinds[f"{side}.{n}.self_attention"][2] is not None for n in range(4)]
+        assert windows == [True, False, True, False]
+    heads = [found[f"encoder.{n}.self_attention"].heads for n in range(4)]
+    assert heads == [2, 2, 2, 1]
+    assert found["encoder.3.self_attention"].dropout == 0.25
+    assert found["decoder.3.cross_attention"].dropout == 0.0
+
+
+def test_positions_of_the_attention_replace_those_of_the_embeddings() -> None:
+    rotary = GptSettings.model_validate({**SIZES, "heads": 2, "attention": {"positions": "rotary"}})
+    assert rotary.positions.name == "none"
+    both = GptSettings.model_validate(
+        {**SIZES, "heads": 2, "positions": "learned", "attention": {"positions": "alibi"}}
+    )
+    assert both.positions.name == "learned"
+    gpt = Gpt(both, 20)
+    assert "embeddings.positions.table.weight" in dict(gpt.named_parameters())
+    assert isinstance(attentions(gpt)["layers.0.self_attention"].positions, ALiBi)
+
+
+def test_a_window_limits_what_a_token_reads() -> None:
+    torch.manual_seed(0)
+    table = {"mask": {"name": "window", "before": 1, "after": 0}}
+    gpt = Gpt(GptSettings.model_validate({**SIZES, "heads": 2, "attention": table}), 20).eval()
+    tokens = torch.randint(4, 20, (1, 6))
+    changed = tokens.clone()
+    changed[0, 1] = (changed[0, 1] - 3) % 16 + 4
+    with torch.no_grad():
+        same = (gpt.states(tokens) == gpt.states(changed)).all(-1)[0]
+    assert same.tolist() == [True, False, False, True, True, True]
+
+
+def test_a_module_has_a_mask_of_its_own() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 8)
+    own = MultiHeadAttention(8, 2, mask=masks.window(1, 0))
+    plain = MultiHeadAttention(8, 2)
+    plain.load_state_dict(own.state_dict())
+    lengths = masks.padding(torch.tensor([5, 3]))
+    window = masks.window(1, 0)
+    allowed = lengths.dense((2, 1, 1, 5))
+    added = torch.zeros(2, 1, 1, 5).masked_fill(~allowed, -torch.inf)
+    torch.testing.assert_close(own(x, x), plain(x, x, mask=window))
+    for mask in (lengths, allowed, added):
+        torch.testing.assert_close(own(x, x, mask=mask), plain(x, x, mask=window & lengths))
+
+
+LOCATION = {"name": "location", "positions": 9}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"score": {"name": "additive", "units": 3}}, "unknown key 'units'"),
+    ({"score": {"name": "additive", "hidden_size": 0}}, "'hidden_size' = 0"),
+    ({"score": {"hidden_size": 2}}, "a score is a name, or a table with a name"),
+    ({"mask": "windw"}, "did you mean 'window'?"),
+    ({"score": "exp-dot"}, "choose the normalizer plain-sum"),
+    ({"normalizer": "plain-sum"}, "choose the score exp-dot"),
+    ({"score": LOCATION}, "set positions of the score to 16"),
+    ({"score": {**LOCATION, "positions": 16}, "positions": "rotary"}, "does not read the keys"),
+    ({"positions": "learned"}, "set model.positions = 'learned' instead"),
+    ({"cross": {"mask": "window"}}, "attention.cross has no mask"),
+    ({"query_key_norm": "l2"}, "use it with score=Dot()"),
+    ({"mixing": "differential", "heads": 16}, "hidden_size 16 is not a multiple of heads 32"),
+    ({"mixing": "differential", "join": "concatenation"}, "by a projection only"),
+    ({"join": "mean"}, "cannot be added to the states"),
+    ({"heads": 3}, "hidden_size 16 is not a multiple of heads 3"),
+    ({"key_value_heads": 3}, "heads 2 is not a multiple of key_heads 3"),
+    ({"layers": [{"score": "dot"}]}, "give either every or numbers"),
+    ({"layers": [{"numbers": [2], "score": "dot"}]}, "there is no layer 2"),
+    ({"normalizer": {"name": "entmax", "alpha": 1.0}}, "must begin above 1"),
+    ({"layers": [{"every": 1, "normalizer": "hard"}]}, "'hard' passes no gradient"),
+]
+
+
+@pytest.mark.parametrize(("attention", "message"), REFUSED, ids=str)
+def test_what_has_no_meaning_is_refused(attention: dict[str, Any], message: str) -> None:
+    model = {**SIZES, "heads": 2, "attention": attention}
+    recipe = {"data": {"train": ["a.tsv"], "max_tokens": 9}, "model": model}
+    with pytest.raises(UserError) as refused:
+        check_recipe(recipe, "the recipe")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"score": "general"},
+        {"normalizer": {"name": "softmax", "temperature": 2.0}},
+        {"mask": "window"},
+        {"key_value_heads": 1},
+        {"join": "concatenation"},
+        {"layers": [{"every": 1, "heads": 4}]},
+        {"layers": [{"every": 1, "positions": "alibi"}]},
+        {"dropout": 0.5},
+        {"query_key_norm": "rms"},
+        {"mixing": "differential"},
+        {"gate": "head"},
+    ],
+    ids=str,
+)
+def test_exports_refuse_other_attention(table: dict[str, Any]) -> None:
+    given = {**SIZES, "heads": 2, "attention": table}
+    shape = BertShape({}, pooler=True)
+    with pytest.raises(UserError, match=r"model\.attention\.\w+ = .*: exports support"):
+        refuse_parts(TransformerSettings.model_validate(given))
+    with pytest.raises(UserError, match=r"model\.attention\.\w+ = .*: exports support"):
+        gpt_config(GptSettings.model_validate(given))
+    with pytest.raises(UserError, match=r"model\.attention\.\w+ = .*: exports support"):
+        bert_config(BertSettings.model_validate(given), shape)
+
+
+def test_tables_are_written_as_they_are_read() -> None:
+    given = {
+        "score": {"name": "additive", "hidden_size": 3},
+        "normalizer": "sparsemax",
+        "layers": [{"every": 2, "mask": {"name": "block", "size": 4}}],
+    }
+    settings = GptSettings.model_validate({**SIZES, "layers": 2, "heads": 2, "attention": given})
+    table = settings.as_tables()["attention"]
+    assert table == given
+    assert GptSettings.model_validate(settings.as_tables()) == settings
+    assert settings.model_dump(mode="json")["attention"]["score"] == given["score"]
+
+
+def test_additive_scores_have_the_given_units() -> None:
+    table = {"score": {"name": "additive", "hidden_size": 3}}
+    gpt = Gpt(GptSettings.model_validate({**SIZES, "heads": 2, "attention": table}), 20)
+    score = attentions(gpt)["layers.0.self_attention"].score
+    assert isinstance(score, Additive)
+    assert score.v.shape == (3,)
+    with pytest.raises(ValidationError, match="frozen"):
+        GptSettings.model_validate(SIZES | {"heads": 2}).attention.heads = 2
+
+
+def test_the_documented_table_is_that_of_the_code() -> None:
+    script = Path(__file__).parents[1] / "docs" / "scripts" / "attention_recipes.py"
+    own = runpy.run_path(str(script))
+    page = own["PAGE"].read_text(encoding="utf-8")
+    table = page.partition(own["BEGIN"])[2].partition(own["END"])[0].strip()
+    assert table == own["table"](), "run docs/scripts/attention_recipes.py"
