@@ -1,5 +1,6 @@
 """Accelerators, capital letters and final punctuation of translations follow their sources."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
+from heedful.basics.symbols import END
 from heedful.data.examples import Pair
 from heedful.data.protected.adjusting import (
     ADJUSTMENTS,
@@ -258,3 +260,53 @@ def test_words_of_an_alignment_are_those_of_the_adjusted_text() -> None:
     text = "Exemples ⟦1⟧ de ⟦0⟧"
     assert protected.restore(text) == "Exemples de ``x``::"
     assert word_indices(Letters(text), list(range(4)), protected) == [0, 1, 1, 2]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "expected"),
+    [
+        ("A <b>b</b> c", "X⟦32⟧ y ⟦33⟧z", "X <b>y</b> z"),
+        ("A <b>b</b>.", "X ⟦32⟧y ⟦33⟧.", "X <b>y</b>."),
+        ("(<b>b</b>)", "(⟦32⟧ y⟦33⟧ )", "(<b>y</b> )"),
+        ("A <b><i>b</i></b> c", "⟦32⟧⟦34⟧ y ⟦35⟧⟦33⟧z", "<b><i>y</i></b> z"),
+        ("A<b> b </b>c", "X ⟦32⟧y⟦33⟧ z", "X<b> y </b>z"),
+        ("<b>b</b> %s", "⟦0⟧ ⟦32⟧ ⟦33⟧", "%s <b></b>"),
+    ],
+)
+def test_pairs_have_white_space_inside_where_the_source_has(
+    source: str, output: str, expected: str
+) -> None:
+    assert adjusted(source, output) == expected
+
+
+def test_words_follow_white_space_that_moves_out_of_a_pair() -> None:
+    protected = Rules(SPANS, "en", "de").protect("A <b>b c</b>")
+    text = "X ⟦32⟧ y z ⟦33⟧ w"
+    assert protected.restore(text) == "X <b>y z</b> w"
+    assert word_indices(Letters(text), list(range(6)), protected) == [0, 1, 1, 2, 2, 3]  # type: ignore[arg-type]
+
+
+class Tokens:
+    """A tokeniser of placeholders and letters, each a token."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = re.findall(r"\s*(?:⟦\d+⟧|\S)", text)
+
+    @property
+    def ids(self) -> list[int]:
+        own = (re.fullmatch(r"\s*⟦(\d+)⟧", token) for token in self.tokens)
+        return [END + 1 + int(found[1]) if found else 1000 for found in own]
+
+    def word_indices(self, tokens: list[int]) -> list[int]:
+        starts = ["".join(self.tokens[: n + 1]).rstrip() for n in range(len(self.tokens))]
+        return [len(text.split()) - 1 for text in starts]
+
+    def decode(self, tokens: list[int]) -> str:
+        return "".join(self.tokens)
+
+
+def test_words_follow_white_space_that_moves_into_a_pair() -> None:
+    protected = Rules(SPANS, "en", "de").protect("A<b> b </b>c")
+    made = Tokens("X ⟦32⟧y⟦33⟧z")
+    assert protected.restore(made.decode([])) == "X<b> y </b>z"
+    assert word_indices(made, made.ids, protected) == [0, 0, 1, 2, 2]  # type: ignore[arg-type]

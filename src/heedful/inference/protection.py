@@ -1,6 +1,8 @@
 """Protected spans in translation: placeholders replace them before search, text after it."""
 
 import math
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -19,6 +21,8 @@ from heedful.decoding.kept_placeholders import Placeholders
 
 PLACEHOLDER_TOKENS = Placeholders(END + 1, SINGLES, ORDERED, PAIRS)
 """The tokens of placeholders, which are the same in all vocabularies that heedful trains."""
+
+_PLACEHOLDER = re.compile(r"⟦\d{1,2}⟧")
 
 
 class Protection:
@@ -158,12 +162,43 @@ def word_indices(tokeniser: Tokeniser, tokens: Sequence[int], protected: Protect
     indices = tokeniser.word_indices(tokens)
     if not protected.spans:
         return indices
-    masked = tokeniser.decode(tokens).split()
     # Adjustments are of whole texts; only what ends the text may have been taken from the middle.
     own = replace(protected, adjustment=None)
-    counts = [max(1, len(own.restore(word).split())) for word in masked]
+    masked = tokeniser.decode(tokens)
+    words = own.spaced(masked).split()
+    counts = [max(1, len(own.restore(word).split())) for word in words]
     last = protected.adjustment.last if protected.adjustment else ""
-    if last in masked[:-1]:
-        counts[masked.index(last)] = 0
+    if last in words[:-1]:
+        counts[words.index(last)] = 0
     starts = [0, *accumulate(counts)]
-    return [starts[index] if index >= 0 else -1 for index in indices]
+    found = _moved(indices, tokens, masked.split(), words)
+    return [starts[index] if index >= 0 else -1 for index in found]
+
+
+def _moved(
+    indices: Sequence[int], tokens: Sequence[int], before: Sequence[str], after: Sequence[str]
+) -> Sequence[int]:
+    """The index of each token's word after white space beside placeholders has moved.
+
+    Args:
+        indices: the index of each token's word before.
+        tokens: the tokens.
+        before: the words before.
+        after: the words after, with the same characters.
+    """
+    if before == after:
+        return indices
+    begins, ends = [0, *accumulate(map(len, before))], list(accumulate(map(len, after)))
+    passed = [0] * len(before)  # placeholders of each word that were passed
+    found = []
+    for index, token in zip(indices, tokens, strict=True):
+        if index < 0:
+            found.append(-1)
+            continue
+        places = [place.span() for place in _PLACEHOLDER.finditer(before[index])]
+        count = passed[index]
+        is_placeholder = 0 <= token - END - 1 < len(PLACEHOLDERS) and count < len(places)
+        at = places[count][0] if is_placeholder else places[count - 1][1] if count else 0
+        passed[index] += is_placeholder
+        found.append(bisect_right(ends, begins[index] + at))
+    return found

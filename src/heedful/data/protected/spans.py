@@ -106,6 +106,7 @@ class Protected:
         """
         if self.adjustment is not None:
             translation = self.adjustment.applied(translation)
+        translation = self.spaced(translation)
         if self.percent:
             translation = translation.replace("%", "%%")
         parts: list[str] = []
@@ -118,6 +119,39 @@ class Protected:
             parts += [self._space(number, parts, own), own]
         words = translation[place:]
         return "".join([*parts, self._space(number, parts, words, after=True), words])
+
+    def spaced(self, translation: str) -> str:
+        """A translation with placeholders whose pairs have white space inside where the source has.
+
+        ``*short *`` would be no emphasis in Markdown: the space moves out of the pair, or is
+        removed if punctuation follows. Only white space changes.
+        """
+        first = SINGLES + ORDERED
+        found = map(int, _PLACEHOLDER.findall(translation))
+        pairs = [number for number in found if number >= first and number in self.spans]
+        # From the inside: white space may move through several marks.
+        for number in reversed([number for number in pairs if number % 2 == 0]):
+            translation = self._spaced_mark(translation, number)
+        for number in (number for number in pairs if number % 2):
+            translation = self._spaced_mark(translation, number)
+        return translation
+
+    def _spaced_mark(self, translation: str, number: int) -> str:
+        """White space on both sides of a placeholder that opens or closes a pair."""
+        mark = PLACEHOLDERS[number]
+        closes = number % 2 == 1
+        source, target = (_outside_in(text, mark, closes) for text in (self.text, translation))
+        if source is None or target is None:
+            return translation
+        before, outer, inner, after = target
+        if source[2]:
+            outer, inner = outer if source[1] else "", inner or source[2]
+        elif inner:
+            beside = after[:1] if closes else before[-1:]
+            blocked = not beside or beside in (_CLOSING if closes else _OPENING)
+            outer, inner = outer or ("" if blocked else inner), ""
+        middle = inner + mark + outer if closes else outer + mark + inner
+        return before + middle + after
 
     def _space(
         self, number: int, parts: Sequence[str], following: str, *, after: bool = False
@@ -137,6 +171,23 @@ class Protected:
         own = behind[:1] if after else before[-1:]
         return "" if _joins(own) or own in _BRACKETS else " "
 
+
+def _outside_in(text: str, mark: str, closes: bool) -> tuple[str, str, str, str] | None:
+    """The text before a mark, white space outside and inside of its pair, and the text after it.
+
+    None if the text does not have the mark exactly once.
+    """
+    if text.count(mark) != 1:
+        return None
+    before, _, after = text.partition(mark)
+    own, other = before.rstrip(), after.lstrip()
+    left, right = before[len(own) :], after[: len(after) - len(other)]
+    return (own, right, left, other) if closes else (own, left, right, other)
+
+
+_OPENING = "([{«„“\"'¿¡"
+_CLOSING = ".,;:!?…)]}»”\"'"
+"""Characters that have no white space on their inner side."""
 
 _BRACKETS = ("⟦", "⟧")
 """What stands beside a placeholder if another one follows at once."""
