@@ -82,7 +82,9 @@ def test_pictures_are_what_the_code_makes(key: str) -> None:
         for text in (path.read_text(encoding="utf-8"), script("attention_pictures").picture(toy))
     )
     totals = toy.weights.sum(-1)
-    if not any(name in key for name in ("local-p", "off-by-one", "sink", "differential")):
+    if not any(
+        name in key for name in ("local-p", "off-by-one", "sink", "differential", "monotonic")
+    ):
         torch.testing.assert_close(totals, torch.ones_like(totals))
     assert len(drawn) == len(made) == toy.weights.numel() + len(toy.rows) * len(toy.weights) + 4
     if toy.drawn:  # Another version of PyTorch may draw others.
@@ -214,6 +216,7 @@ def test_every_part_is_in_the_table() -> None:
     named = set(re.findall(r"`(\w+)`", " ".join(line.place for line in TABLE.values())))
     bases = (
         *(scores.Score, normalizers.Normalizer, masks.Mask),
+        *(scores.RecurrentScore, normalizers.RecurrentNormalizer),
         *(positions.RelativePositions, positions.AddedPositions),
     )
     named |= {"HeadMixing", "Differential"} | set(re.findall(r"heads\.(\w+)", TEXT))
@@ -239,7 +242,7 @@ OURS = {
     "split_mask", "build_score", "register_score", "build_normalizer", "register_normalizer",
     "AddedPositions", "register_position", "register_relative_position", "register_mask",
     "ScoreSettings", "NormalizerSettings", "PositionSettings", "MaskSettings",
-    "HeadMixing", "HeadSizes",
+    "HeadMixing", "HeadSizes", "RecurrentScore", "RecurrentNormalizer", "AttentionState",
     "RotaryScaling", "grid_coordinates",
 }  # fmt: skip
 """What is no mechanism of the literature but the library's own machinery."""

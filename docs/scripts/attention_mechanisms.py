@@ -16,6 +16,7 @@ from heedful.attention import (
     DifferentialAttention,
     LinearAttention,
     MultiHeadAttention,
+    RecurrentAttention,
     StructuredSelfAttention,
     attend,
     feature_maps,
@@ -102,6 +103,18 @@ def _structured() -> Mechanism:
     return Mechanism(toy.structured, lambda query, key, value: layer(key), layer)
 
 
+def _recurrent(
+    small: Callable[[], Toy], score: scores.Score, normalize: normalizers.Normalizer | None = None
+) -> Mechanism:
+    whole = RecurrentAttention(score, normalize)
+
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        joined: Tensor = whole(query[0], key[0], value[0])
+        return joined
+
+    return Mechanism(small, forward, whole)
+
+
 def _scores() -> dict[str, Mechanism]:
     exp_dot = scores.ExpDot()
     return {
@@ -121,6 +134,11 @@ def _scores() -> dict[str, Mechanism]:
         "gaussian": _score(scores.Gaussian(), scores.Gaussian()),
         "location": _score(toy.location(), scores.Location(D, positions=T)),
         "soft-capped": _score(scores.SoftCapped(cap=1.0), scores.SoftCapped()),
+        "energy": _score(toy.energy(), scores.Energy(D, D, D)),
+        "location-aware": _recurrent(
+            lambda: toy.recurrent(toy.location_aware()), scores.LocationAware(D, D, D)
+        ),
+        "coverage": _recurrent(lambda: toy.recurrent(toy.coverage()), scores.Coverage(D, D, D)),
     }
 
 
@@ -139,6 +157,11 @@ def _normalizers() -> dict[str, Mechanism]:
         "sampled": _normalizer(n.SampledHard(), n.SampledHard()),
         "gumbel": _normalizer(n.GumbelStraightThrough(), n.GumbelStraightThrough()),
         "local-m": _normalizer(n.LocalMonotonic(1), n.LocalMonotonic(32)),
+        "monotonic": _recurrent(
+            lambda: toy.recurrent(scores.ScaledDot(), n.Monotonic(noise=0.0)),
+            scores.ScaledDot(),
+            n.Monotonic(noise=0.0),
+        ),
         "local-p": _normalizer(toy.local_predictive(), n.LocalPredictive(D, D, window=32)),
     }
 

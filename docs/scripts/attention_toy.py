@@ -14,6 +14,7 @@ from torch import Tensor
 from heedful.attention import (
     DifferentialAttention,
     MultiHeadAttention,
+    RecurrentAttention,
     StructuredSelfAttention,
     attention_weights,
     feature_maps,
@@ -105,6 +106,38 @@ def location() -> scores.Location:
     """The third place for those who look for a person, the fourth for those who look for an act."""
     weight = [[0.0, 0.0], [0.0, 0.0], [0.7, 0.0], [0.0, 0.7]]
     return _set(scores.Location(2, positions=4), weight=weight)
+
+
+def recurrent(score: scores.Score, normalize: normalizers.Normalizer | None = None) -> Toy:
+    """Word after word: each sees the weights of those before."""
+    layer = RecurrentAttention(score, normalize)
+    with watch(layer) as seen:
+        layer(QUERIES.unsqueeze(0), KEYS.unsqueeze(0))
+    return Toy(seen[""][0][0])
+
+
+def _like_additive(score: Module) -> Module:
+    _set(score.query_projection, weight=[[0.0, -2.0], [-2.0, 0.0]])
+    _set(score.key_projection, weight=[[2.0, 0.0], [0.0, 2.0]], bias=[0.0, 0.0])
+    return _set(score, v=[2.0, 2.0])
+
+
+def location_aware() -> scores.LocationAware:
+    """The word after the one attended to is liked."""
+    score = _like_additive(scores.LocationAware(2, 2, 2, filters=1, width=3))
+    _set(score.feature_projection, weight=[[3.0], [3.0]])
+    return _set(score, filters=[[[1.0, 0.0, 0.0]]])
+
+
+def coverage() -> scores.Coverage:
+    """Words that were attended to are avoided."""
+    return _set(_like_additive(scores.Coverage(2, 2, 2)), w_c=[-2.0, -2.0])
+
+
+def energy() -> scores.Energy:
+    """The additive score's numbers, with an offset."""
+    score = _set(_like_additive(scores.Energy(2, 2, 2)), scale=8.0**0.5)
+    return _set(score, offset=-1.0)
 
 
 def local_predictive() -> normalizers.LocalPredictive:
@@ -210,7 +243,7 @@ def structured() -> Toy:
 
 
 def _set(
-    module: Module, **numbers: list[float] | list[list[float]] | list[list[list[float]]]
+    module: Module, **numbers: float | list[float] | list[list[float]] | list[list[list[float]]]
 ) -> Module:
     with torch.no_grad():
         for name, values in numbers.items():

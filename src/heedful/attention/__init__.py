@@ -14,6 +14,7 @@ Example:
 """
 
 from heedful.attention import feature_maps, heads, masks, normalizers, positions, scores
+from heedful.attention.coverage import coverage_loss
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
@@ -28,20 +29,24 @@ from heedful.attention.linear import (
 from heedful.attention.linear_heads import LinearAttention
 from heedful.attention.modules import Attention, Memory
 from heedful.attention.multi_head import MultiHeadAttention
+from heedful.attention.recurrent import AttentionState, RecurrentAttention
 from heedful.attention.structured import StructuredSelfAttention
 from heedful.attention.watching import watch
 from heedful.kernels.additive_selection import use_kernel
 
 __all__ = [
     "Attention",
+    "AttentionState",
     "DifferentialAttention",
     "LinearAttention",
     "LinearState",
     "Memory",
     "MultiHeadAttention",
+    "RecurrentAttention",
     "StructuredSelfAttention",
     "attend",
     "attention_weights",
+    "coverage_loss",
     "disagreement",
     "feature_maps",
     "heads",

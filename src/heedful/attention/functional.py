@@ -24,7 +24,7 @@ from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
 
-_HALVES = (torch.bfloat16, torch.float16)
+HALVES = (torch.bfloat16, torch.float16)
 
 
 def attend(
@@ -231,7 +231,7 @@ def projected_weights(
         are not sampled or need no reward.
     """
     query = projected_query.projected
-    if query.dtype in _HALVES:
+    if query.dtype in HALVES:
         with torch.autocast(query.device.type, enabled=False):
             return _weights(mechanism, projected_query, query.float(), key.float(), mask)
     return _weights(mechanism, projected_query, query, key, mask)

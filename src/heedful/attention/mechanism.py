@@ -14,10 +14,11 @@ from heedful.attention.checking import check_part
 from heedful.attention.heads.mixing import HeadMixing
 from heedful.attention.masks import Grid
 from heedful.attention.normalizers import Normalizer
+from heedful.attention.normalizers.recurrent import RecurrentNormalizer
 from heedful.attention.overrides import describes
 from heedful.attention.places import First, places
 from heedful.attention.positions.base import RelativePositions
-from heedful.attention.scores import Score
+from heedful.attention.scores import RecurrentScore, Score
 from heedful.basics.shapes import leading_sizes
 
 
@@ -44,9 +45,16 @@ class Mechanism:
     mixing: HeadMixing | None = None
 
     def check(self) -> "Mechanism":
-        """Return itself; raise TypeError if a part has the wrong class."""
+        """Return itself; raise TypeError if a part has the wrong class, and ValueError if parts do
+        not fit."""
         check_part("score", self.score, Score)
         check_part("normalize", self.normalize, Normalizer)
+        for part in (self.score, self.normalize):
+            if isinstance(part, RecurrentScore | RecurrentNormalizer):
+                raise ValueError(  # noqa: TRY004
+                    f"{type(part).__name__} needs the weights of the step before: use it in "
+                    "RecurrentAttention, which computes one query after another"
+                )
         if self.positions is not None:
             check_part("positions", self.positions, RelativePositions)
             self.positions.check_score(self.score)

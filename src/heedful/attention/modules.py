@@ -32,7 +32,8 @@ class Memory(NamedTuple):
     """Projected values ``[.., K, dv]``."""
 
 
-def _one_head(draw: Draw) -> Draw:
+def one_head(draw: Draw) -> Draw:
+    """The draw ``[.., 1, Q]`` of one head."""
     entropy = None if draw.entropy is None else draw.entropy.unsqueeze(-2)
     return Draw(draw.log_probability.unsqueeze(-2), entropy)
 
@@ -89,7 +90,7 @@ class Attentive(Watchable):
             weights, draw = projected_weights(parts, projected_query, key, mask)
             # Watchers get the tensor that the context is computed from, so that gradients reach it.
             shown = weights if heads else weights.unsqueeze(-3)
-            self.show(shown, draw if heads or draw is None else _one_head(draw))
+            self.show(shown, draw if heads or draw is None else one_head(draw))
             weights = shown if heads else shown.squeeze(-3)
             context = aggregate(parts, projected_query, weights, value, dropout)
         else:

@@ -7,7 +7,14 @@ from heedful.attention.normalizers.gumbel import GumbelStraightThrough
 from heedful.attention.normalizers.hard import Hard
 from heedful.attention.normalizers.local_monotonic import LocalMonotonic
 from heedful.attention.normalizers.local_predictive import LocalPredictive
+from heedful.attention.normalizers.monotonic import (
+    Monotonic,
+    expected_alignment,
+    hard_alignment,
+    linear_recurrence,
+)
 from heedful.attention.normalizers.plain_sum import PlainSum
+from heedful.attention.normalizers.recurrent import RecurrentNormalizer
 from heedful.attention.normalizers.registry import (
     build_normalizer,
     register_normalizer,
@@ -26,10 +33,12 @@ __all__ = [
     "Hard",
     "LocalMonotonic",
     "LocalPredictive",
+    "Monotonic",
     "Normalizer",
     "NormalizerSettings",
     "PlainSum",
     "Queries",
+    "RecurrentNormalizer",
     "SampledHard",
     "SinkSoftmax",
     "Softmax",
@@ -38,6 +47,9 @@ __all__ = [
     "build_normalizer",
     "entmax15",
     "entmax_bisect",
+    "expected_alignment",
+    "hard_alignment",
+    "linear_recurrence",
     "register_normalizer",
     "sink_softmax",
     "sparsemax",

@@ -1,0 +1,253 @@
+"""Attention whose parts read the weights of earlier steps, one query at a time.
+
+    e_i = score(q_i, k, state_(i−1)),   α_i = normalize(e_i, state_(i−1)),   c_i = Σ_j α_ij v_j
+    state_i = advance(state_(i−1), α_i)
+
+Chorowski et al. 2015, Tu et al. 2016, See et al. 2017, Raffel et al. 2017; see the scores and
+normalizers. Shapes: B batch, Q queries, K keys, dq, dk, dv widths.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.attention.checking import check_dropout, check_inputs, check_part
+from heedful.attention.functional import HALVES
+from heedful.attention.masks import Grid, Mask, split_mask
+from heedful.attention.modules import Memory, one_head
+from heedful.attention.normalizers import Draw, Normalizer, Queries, Softmax
+from heedful.attention.normalizers.recurrent import RecurrentNormalizer
+from heedful.attention.scores import ScaledDot, Score
+from heedful.attention.scores.recurrent import RecurrentScore
+from heedful.attention.watching import Watchable
+from heedful.basics.shapes import leading_sizes
+
+
+class AttentionState(NamedTuple):
+    """What a recurrent attention carries from step to step.
+
+    Example:
+        >>> state = AttentionState(1, (torch.eye(2),), ())
+        >>> state.select(torch.tensor([1, 1, 0])).score[0]  # [B, K]
+        tensor([[0., 1.],
+                [0., 1.],
+                [1., 0.]])
+    """
+
+    step: int
+    """Number of steps so far."""
+    score: tuple[Tensor, ...]
+    """The score's tensors, ``[B, K]`` each; none for a score without a state."""
+    normalizer: tuple[Tensor, ...]
+    """The normalizer's tensors, ``[B, K]`` each."""
+
+    def select(self, rows: Tensor) -> "AttentionState":
+        """The state of ``rows``, indices ``[N]`` of the batch, for a search that reorders rows."""
+        score, normalizer = (
+            tuple(part.index_select(0, rows) for part in parts)
+            for parts in (self.score, self.normalizer)
+        )
+        return AttentionState(self.step, score, normalizer)
+
+
+class RecurrentAttention(Watchable):
+    """One head whose score and normalizer may depend on the weights of the steps before.
+
+    A decoder calls :meth:`remember` and :meth:`start` once for the source and :meth:`step` at each
+    step. :meth:`forward` is this loop over queries that are all known. Parts without a state are
+    used as in :class:`~heedful.attention.Attention`.
+
+    Args:
+        score: compares the query with keys; scaled dot product by default.
+        normalize: scores to weights; softmax by default.
+        dropout: share of the weights set to zero in training, in [0, 1). The state has the weights
+            before dropout.
+
+    Raises:
+        TypeError: a part has the wrong class.
+        ValueError: dropout is not in [0, 1).
+
+    Source: Chorowski et al. 2015, section 2.2; Raffel et al. 2017, section 2.
+
+    Example:
+        >>> from heedful.attention.scores import LocationAware
+        >>> attention = RecurrentAttention(LocationAware(3, 5, hidden_dim=7))
+        >>> memory = attention.remember(torch.zeros(2, 4, 5))
+        >>> context, state = attention.step(torch.zeros(2, 3), memory, attention.start(memory))
+        >>> context.shape, state.step
+        (torch.Size([2, 5]), 1)
+    """
+
+    def __init__(
+        self,
+        score: Score | None = None,
+        normalize: Normalizer | None = None,
+        *,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_dropout(dropout)
+        self.score = ScaledDot() if score is None else score
+        self.normalize = Softmax() if normalize is None else normalize
+        check_part("score", self.score, Score)
+        check_part("normalize", self.normalize, Normalizer)
+        self.dropout = dropout
+
+    def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
+        """Project ``key [B, K, dk]`` once; ``value [B, K, dv]`` is the key by default."""
+        value = key if value is None else value
+        check_inputs(key=key, value=value)
+        return Memory(self.score.project_key(key), value)
+
+    def start(self, memory: Memory) -> AttentionState:
+        """The state before the first step."""
+        key = _wide(memory.key)
+        score, normalize = self.score, self.normalize
+        return AttentionState(
+            0,
+            score.start(key) if isinstance(score, RecurrentScore) else (),
+            normalize.start(key[..., 0]) if isinstance(normalize, RecurrentNormalizer) else (),
+        )
+
+    def step(
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: AttentionState,
+        mask: Mask | Tensor | None = None,
+    ) -> tuple[Tensor, AttentionState]:
+        """The context ``[B, dv]`` of ``query [B, dq]``, and the next state.
+
+        Args:
+            query: one for each row.
+            memory: the result of :meth:`remember`.
+            state: of :meth:`start`, or of the step before.
+            mask: which keys a row may attend to: a mask, or a tensor that broadcasts to
+                ``[B, 1, K]``.
+
+        Raises:
+            TypeError: the query is not floating-point, or the mask has the wrong class.
+            ValueError: shapes do not match.
+        """
+        query = query.unsqueeze(-2)
+        check_inputs(query=query)
+        grid = Grid(
+            (*leading_sizes(query, memory.key), 1, memory.key.shape[-2]),
+            query.device,
+            first=state.step,
+        )
+        weights, draw, state = self._weigh(query, memory.key, split_mask(mask, grid), state)
+        return self._read(weights, draw, memory).squeeze(-2), state
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Mask | Tensor | None = None,
+    ) -> Tensor:
+        """The contexts ``[B, Q, dv]`` of ``query [B, Q, dq]``, step by step.
+
+        Args:
+            query: the query of each step; step i is at position i.
+            key: ``[B, K, dk]``.
+            value: ``[B, K, dv]``; the key by default.
+            mask: as for :func:`heedful.attention.attend`.
+
+        Raises:
+            TypeError: a tensor is not floating-point, or the mask has the wrong class.
+            ValueError: shapes do not match.
+        """
+        memory = self.remember(key, value)
+        check_inputs(query=query, key=key)
+        shape = (*leading_sizes(query, key), query.shape[-2], key.shape[-2])
+        state, weights, draws = self.start(memory), [], []
+        for step in range(query.shape[-2]):
+            row = torch.tensor([step], device=query.device)
+            split = split_mask(mask, Grid(shape, query.device, rows=row, first=0))
+            one = query[..., step : step + 1, :]
+            found, draw, state = self._weigh(one, memory.key, split, state)
+            weights.append(found)
+            draws.append(draw)
+        joined = torch.cat(weights, -2) if weights else query.new_zeros(shape)
+        return self._read(joined, _joined(draws), memory)
+
+    def _weigh(
+        self,
+        query: Tensor,
+        key: Tensor,
+        split: tuple[Tensor | None, Tensor | None],
+        state: AttentionState,
+    ) -> tuple[Tensor, Draw | None, AttentionState]:
+        """Weights ``[.., 1, K]`` of one step, their draw, and the next state."""
+        projected = self.score.project_query(query)
+        if projected.dtype in HALVES:
+            with torch.autocast(query.device.type, enabled=False):
+                return self._step(query, projected.float(), key.float(), split, state)
+        return self._step(query, projected, key, split, state)
+
+    def _step(
+        self,
+        query: Tensor,
+        projected: Tensor,
+        key: Tensor,
+        split: tuple[Tensor | None, Tensor | None],
+        state: AttentionState,
+    ) -> tuple[Tensor, Draw | None, AttentionState]:
+        score, normalize, (allowed, bias) = self.score, self.normalize, split
+        if isinstance(score, RecurrentScore):
+            scores = score.compare_at(projected, key, state.score)
+        else:
+            scores = score.compare(projected, key)
+        if bias is not None:
+            scores = scores + bias.to(scores.dtype)
+        draw = None
+        if isinstance(normalize, RecurrentNormalizer):
+            weights = normalize.weigh(scores, allowed, state.normalizer)
+        else:
+            place = torch.tensor([state.step], device=query.device)
+            weights = normalize(scores, allowed, Queries(query, place))
+            log_probability = normalize.log_probability(scores, allowed, weights)
+            if log_probability is not None:
+                draw = Draw(log_probability, normalize.entropy(scores, allowed))
+        row = weights.squeeze(-2)
+        after = AttentionState(
+            state.step + 1,
+            score.advance(row, key, state.score) if isinstance(score, RecurrentScore) else (),
+            normalize.advance(row, state.normalizer)
+            if isinstance(normalize, RecurrentNormalizer)
+            else (),
+        )
+        return weights, draw, after
+
+    def _read(self, weights: Tensor, draw: Draw | None, memory: Memory) -> Tensor:
+        """The contexts ``[.., Q, dv]`` of ``weights [.., Q, K]``, which watchers see."""
+        if self.watched_at_all:
+            shown = weights.unsqueeze(-3)  # Contexts are computed from the tensor that is shown.
+            self.show(shown, None if draw is None else one_head(draw))
+            if self.watched_in_part and self.normalize.draws:
+                raise ValueError(
+                    "sampled weights can only be watched without a selection of rows or top_k"
+                )
+            if self.watched_in_part:
+                self.show_some(lambda rows: shown[..., rows, :], shown, shown.shape[-1])
+            weights = shown.squeeze(-3)
+        if self.training and self.dropout:
+            weights = F.dropout(weights, self.dropout)
+        return weights.to(memory.value.dtype) @ memory.value
+
+
+def _joined(draws: list[Draw | None]) -> Draw | None:
+    """The draws of all steps, ``[.., Q]``."""
+    known = [draw for draw in draws if draw is not None]
+    if not known:
+        return None
+    entropies = [draw.entropy for draw in known if draw.entropy is not None]
+    probability = torch.cat([draw.log_probability for draw in known], -1)
+    return Draw(probability, torch.cat(entropies, -1) if entropies else None)
+
+
+def _wide(key: Tensor) -> Tensor:
+    return key.float() if key.dtype in HALVES else key
