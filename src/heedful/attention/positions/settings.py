@@ -35,8 +35,8 @@ class PositionSettings(PartSettings):
     self-attention override :meth:`build_relative`.
 
     Example:
-        >>> PositionSettings.model_validate("rotary").build_relative(HeadSizes(4, 2))
-        Rotary(dim=4, base=10000.0)
+        >>> PositionSettings.model_validate("rotary").build_relative(HeadSizes(4, 2)).dim
+        4
     """
 
     parts: ClassVar[Parts["PositionSettings"]] = Parts("position")
