@@ -134,9 +134,9 @@ def test_what_was_spent_is_linear_between_validations() -> None:
     ]
     curve = loss_curve(records, "bleu")
     assert curve == [
-        Point(4.0, 150.0, 2.0, 15, 4.0),
+        Point(4.0, 150.0, 2.0, 15, None),
         Point(2.0, 200.0, 3.0, 20, 30.0),
-        Point(3.0, 300.0, 4.0, 30, 3.0),
+        Point(3.0, 300.0, 4.0, 30, None),
     ]
     assert cost_to(3.0, curve) == pytest.approx((175.0, 2.5, 17.5, False))
     assert cost_to(4.5, curve) == (150.0, 2.0, 15, True)

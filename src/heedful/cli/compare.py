@@ -26,8 +26,7 @@ class Compare:
 
     Examples:
 
-        heedful compare recipe.toml --vary model.dropout=0.0,0.1,0.3 --seeds 3 --budget 2000
-        --data corpora --out runs/dropout
+        heedful compare recipe.toml --vary model.dropout=0.0,0.1,0.3 --budget 2000 --out runs/new
 
         heedful compare --report runs/dropout
 
@@ -50,9 +49,7 @@ class Compare:
     ] = None
     seeds: Annotated[
         int | None,
-        typer.Option(
-            "--seeds", help="Seeds per variant, from the recipe's own on.", show_default="3"
-        ),
+        typer.Option("--seeds", help="Seeds per variant, from the recipe's own on; default: 3."),
     ] = None
     budget: Annotated[
         str | None,
@@ -144,6 +141,7 @@ def _run(options: Compare) -> None:
 def _plan(options: Compare) -> "Plan":
     import os
 
+    from heedful.runs.opening import open_run
     from heedful.runs.recipe import (
         compare_settings,
         find_recipe,
@@ -154,10 +152,13 @@ def _plan(options: Compare) -> "Plan":
     from heedful.training.budget import read_budget
     from heedful.training.comparing import Plan
     from heedful.training.variants import read_vary, vary_of
+    from heedful.training.warm_start import with_start
 
     path = find_recipe(options.recipe or "")
     settings = [*(options.overrides or []), *machine_settings(options)]
     tables = with_overrides(read_recipe(path), settings)
+    start = None if options.start_from is None else open_run(options.start_from).path
+    tables = dict(with_start(tables, start))
     if options.jobs > 1 and "threads" not in tables.get("training", {}):
         share = max(1, (os.cpu_count() or 1) // options.jobs)
         tables = with_overrides(tables, [f"training.threads={share}"])
@@ -170,7 +171,7 @@ def _plan(options: Compare) -> "Plan":
         budget=read_budget(own.budget if options.budget is None else options.budget),
         baseline=options.baseline or (None if options.vary else own.baseline),
         data=options.data,
-        start_from=options.start_from,
+        start_from=start,
     )
 
 

@@ -54,7 +54,8 @@ class Plan:
         budget: the limit of each training.
         baseline: name of the variant that others are compared with; the first one if None.
         data: the base folder of relative data paths.
-        start_from: a run whose weights and vocabulary initialise each training.
+        start_from: a run whose weights and vocabulary initialise each training; its settings are
+            in ``tables``.
     """
 
     tables: Mapping[str, Any]
@@ -174,8 +175,7 @@ class _Trainings:
     def __init__(
         self, plan: Plan, folder: Path, variants: list[Variant], refused: list[Refused]
     ) -> None:
-        start = None if plan.start_from is None else open_run(plan.start_from).path
-        self.plan, self.folder, self.start = plan, folder, start
+        self.plan, self.folder = plan, folder
         self.variants = {variant.name: variant for variant in variants}
         baseline = plan.baseline_of(variants)
         base = plan.recipe(baseline.settings)
@@ -188,7 +188,7 @@ class _Trainings:
         begun_with = {
             "recipe": fixed,
             "budget": plan.budget.text,
-            **({} if start is None else {"weights": start_hash(start)}),
+            **({} if plan.start_from is None else {"weights": start_hash(plan.start_from)}),
         }
         by = base.training.choose_by
         self.now = Comparison(
@@ -253,7 +253,7 @@ class _Trainings:
         others = [self.folder / each.folder for each in self.now.wanted]
         if not share_with(folder, recipe, others):
             notice(f"preparing {folder}")
-            prepare(recipe, folder, data=self.plan.data, start_from=self.start)
+            prepare(recipe, folder, data=self.plan.data, start_from=self.plan.start_from)
         run = open_run(folder)
         if self.plan.budget.operations is None or training.max_steps is not None:
             return

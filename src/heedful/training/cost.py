@@ -8,18 +8,18 @@ class Point(NamedTuple):
     """A validation of a run.
 
     Attributes:
-        loss: the validation loss.
+        loss: the validation loss; None if the task has several.
         operations: floating-point operations of training until then.
         minutes: training time until then.
         step: its step.
         value: the figure that runs are compared by.
     """
 
-    loss: float
+    loss: float | None
     operations: float
     minutes: float
     step: float
-    value: float
+    value: float | None
 
 
 class Spent(NamedTuple):
@@ -43,7 +43,7 @@ def loss_curve(records: Iterable[Mapping[str, Any]], by: str = "loss") -> list[P
     for record in records:
         if record["kind"] == "train":
             spent.append((record["step"], record["operations"], record["seconds"] / 60))
-        elif "loss" in record:
+        else:
             validations.append(record)
     points = []
     for record in validations:
@@ -54,8 +54,7 @@ def loss_curve(records: Iterable[Mapping[str, Any]], by: str = "loss") -> list[P
         operations, minutes = (
             before[place] + share * (after[place] - before[place]) for place in (1, 2)
         )
-        value = record.get(by, record["loss"])
-        points.append(Point(record["loss"], operations, minutes, step, value))
+        points.append(Point(record.get("loss"), operations, minutes, step, record.get(by)))
     return points
 
 
@@ -65,15 +64,21 @@ def cost_to(level: float, curve: Sequence[Point]) -> Spent | None:
     Returns:
         None if it is never reached.
     """
-    before: Point | None = None
+    before: tuple[float, Point] | None = None
     for point in curve:
-        if point.loss <= level:
+        loss = point.loss
+        if loss is None:
+            continue
+        if loss <= level:
+            after = (point.operations, point.minutes, point.step)
             if before is None:
-                return Spent(point.operations, point.minutes, point.step, point.loss < level)
-            share = (before.loss - level) / (before.loss - point.loss)
+                return Spent(*after, at_most=loss < level)
+            above, known = before
+            share = (above - level) / (above - loss)
+            start = (known.operations, known.minutes, known.step)
             operations, minutes, steps = (
-                before[place] + share * (point[place] - before[place]) for place in (1, 2, 3)
+                a + share * (b - a) for a, b in zip(start, after, strict=True)
             )
             return Spent(operations, minutes, steps, at_most=False)
-        before = point
+        before = (loss, point)
     return None

@@ -36,10 +36,18 @@ def _curves(report: Values) -> Figure | None:
         return None
     unit, size = operations_unit(report)
     by = report["compared_by"]
-    panels = [("step", 1.0, "step", "loss", "validation loss")]
-    panels.append(("operations", size, unit, "loss", "validation loss"))
-    if by != "loss":
-        panels.append(("step", 1.0, "step", "value", f"{by} (validation)"))
+    panels = [
+        ("step", 1.0, "step", "loss", "validation loss"),
+        ("operations", size, unit, "loss", "validation loss"),
+        ("step", 1.0, "step", "value", f"{by} (validation)"),
+    ]
+    first = variants[0]["curve"][0]
+    there = [
+        first[panel[3]] is not None and (panel[3], by) != ("value", "loss") for panel in panels
+    ]
+    panels = [panel for panel, is_there in zip(panels, there, strict=True) if is_there]
+    if not panels:
+        return None
     figure = new_figure(4.2 * len(panels), _height(variants, 3.2))
     figure.set_layout_engine("constrained")
     axes: Sequence[Axes] = list(figure.subplots(1, len(panels), squeeze=False)[0])

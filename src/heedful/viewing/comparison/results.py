@@ -192,12 +192,14 @@ def _mean_curve(runs: Sequence[Values]) -> list[Values]:
     curves = [{point["step"]: point for point in run["curve"]} for run in runs]
     steps = [step for step in curves[0] if all(step in curve for curve in curves)]
     return [
-        {
-            key: mean(curve[step][key] for curve in curves)
-            for key in ("step", "loss", "value", "operations", "minutes")
-        }
+        {key: _mean_of([curve[step][key] for curve in curves]) for key in Point._fields}
         for step in steps
     ]
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return mean(there) if len(there) == len(values) else None
 
 
 def _add_costs(variants: Sequence[Values], baseline: str) -> None:
@@ -205,9 +207,10 @@ def _add_costs(variants: Sequence[Values], baseline: str) -> None:
     curves = {
         each["name"]: [Point(**point) for point in each.get("curve", [])] for each in variants
     }
-    if not curves.get(baseline):
+    points = curves.get(baseline)
+    level = points[-1].loss if points else None
+    if level is None:
         return
-    level = curves[baseline][-1].loss
     for variant in variants:
         if not curves[variant["name"]]:
             continue
