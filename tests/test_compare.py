@@ -16,12 +16,12 @@ import typer
 import heedful.cli.compare
 from heedful.basics.errors import UserError
 from heedful.runs.opening import open_run
-from heedful.runs.recipe import with_overrides
+from heedful.runs.recipe import compare_settings, read_recipe, with_overrides, without_searches
 from heedful.training.budget import read_budget
 from heedful.training.comparing import Plan, estimate, train_variants
 from heedful.training.comparison_record import Comparison, Training, read_comparison
 from heedful.training.loop import Loop
-from heedful.training.variants import Variant, combine, find_variant, read_vary
+from heedful.training.variants import Variant, combine, find_variant, read_vary, vary_of
 from test_training import write_corpus
 from test_tuning import RECIPE
 
@@ -120,6 +120,10 @@ def test_names_are_short_and_folders_are_plain_unique_and_stable() -> None:
     alone = combine(read_vary(["m.a='a/b'"]))[0]
     assert alone == found[2], "a folder depends on its own values only"
     assert combine([]) == [Variant("recipe", "recipe", {})]
+    table = combine(read_vary(["m.a={name='rotary', base=5e5},rotary,true,'true',1,'\"1\"'"]))
+    names = [one.name for one in table]
+    assert names[:2] == ["a=rotary(base=500000.0)", "a=rotary"]
+    assert len(set(names)) == len({one.folder for one in table}) == 6
 
 
 @pytest.mark.parametrize(
@@ -182,6 +186,23 @@ def test_a_wrong_table_is_one_clear_line(
         compare(recipe, "--list")
     assert "\n" not in str(raised.value)
     assert "recipe.toml" in str(raised.value)
+
+
+def test_every_recipe_that_compares_has_valid_variants() -> None:
+    folder = Path(heedful.__file__).parent / "recipes"
+    compared = [path for path in sorted(folder.glob("*.toml")) if "[compare]" in path.read_text()]
+    assert len(compared) >= 3
+    for path in compared:
+        tables = read_recipe(path)
+        settings = compare_settings(tables, str(path))
+        groups = vary_of(settings.vary, str(path))
+        budget = read_budget(settings.budget)
+        listed = Plan(without_searches(tables), str(path), groups, settings.seeds, budget)
+        variants, refused = listed.checked()
+        assert not refused, path
+        assert len(variants) > 5
+        assert settings.seeds >= 3
+        assert settings.budget is not None
 
 
 def test_a_variant_is_found_by_its_name_or_folder() -> None:

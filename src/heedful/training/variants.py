@@ -109,7 +109,7 @@ def _groups(given: Sequence[tuple[str, str, list[list[Any]]]]) -> list[list[Sett
                 raise UserError(f"{where}: '{key}' is varied twice; name it once")
             refuse_fixed(key, where)
             seen.add(key)
-        found: list[Settings] = []
+        found: dict[str, Settings] = {}
         for each in values:
             shown = ":".join(map(_text, each))
             if len(each) != len(keys):
@@ -117,11 +117,10 @@ def _groups(given: Sequence[tuple[str, str, list[list[Any]]]]) -> list[list[Sett
                     f"{where}: '{shown}' has {len(each)} of {len(keys)} values; separate them by "
                     "colons, as in model.heads,model.layers=4:1,8:2"
                 )
-            settings = dict(zip(keys, each, strict=True))
-            if settings in found:
+            if shown in found:
                 raise UserError(f"{where}: the value {shown} is given twice")
-            found.append(settings)
-        groups.append(found)
+            found[shown] = dict(zip(keys, each, strict=True))
+        groups.append(list(found.values()))
     return groups
 
 
@@ -166,7 +165,7 @@ def combine(groups: Sequence[Sequence[Settings]]) -> list[Variant]:
         {key: value for settings in chosen for key, value in settings.items()}
         for chosen in itertools.product(*groups)
     ]
-    return named([each for place, each in enumerate(combined) if each not in combined[:place]])
+    return named(combined)
 
 
 def named(combined: Sequence[Settings]) -> list[Variant]:
@@ -203,8 +202,21 @@ def _short_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """A value as it can be written in ``--vary``."""
-    return value if isinstance(value, str) else tomlkit.item(value).as_string()
+    """A value in short; a table by its name or kind, with its other settings in parentheses.
+
+    Example:
+        >>> _text({"name": "rotary", "base": 500000}), _text([1, "a"]), _text("1")
+        ('rotary(base=500000)', '[1, a]', '"1"')
+    """
+    if isinstance(value, str):
+        return value if read_value(value) == value else tomlkit.item(value).as_string()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, Mapping):
+        head = next((str(value[key]) for key in ("name", "kind") if key in value), "")
+        inside = [f"{key}={_text(each)}" for key, each in value.items() if not head or each != head]
+        return f"{head}({', '.join(inside)})" if inside else head or "{}"
+    return tomlkit.item(value).as_string()
 
 
 def find_variant(variants: Sequence[Variant], name: str, where: str) -> Variant:
