@@ -17,6 +17,7 @@ import heedful.cli.compare
 from heedful.basics.errors import UserError
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import compare_settings, read_recipe, with_overrides, without_searches
+from heedful.training import parallel_trainings
 from heedful.training.budget import read_budget
 from heedful.training.comparing import Plan, estimate, train_variants
 from heedful.training.comparison_record import Comparison, Training, read_comparison
@@ -494,3 +495,38 @@ def test_the_time_is_estimated_from_the_trainings_that_are_done() -> None:
     assert estimate(comparison(*waiting), without=waiting[2]) == 20
     waiting[3].seconds = 15
     assert estimate(comparison(*waiting)) == 15
+
+
+@pytest.mark.parametrize(
+    ("code", "interrupted", "state", "error"),
+    [
+        (0, False, "complete", None),
+        (0, True, "complete", None),
+        (130, False, "running", None),
+        (-2, True, "running", None),  # Ctrl-C while Python starts
+        (2, True, "running", None),
+        (2, False, "failed", "the loss is not finite"),
+        (-9, False, "failed", "ended by signal 9"),
+    ],
+)
+def test_how_a_process_ended(code: int, interrupted: bool, state: str, error: str | None) -> None:
+    class Ended:
+        began, training = 0.0, Training("a", 1, "a/seed-1", state="running")
+
+        class process:  # noqa: N801
+            returncode = code
+
+        def error(self) -> str:
+            return "the loss is not finite"
+
+    found: list[str | None] = []
+
+    def end(training: Training, seconds: float, *, finished: bool, error: str | None) -> None:
+        found.append(error)
+        if finished:
+            training.state = "complete" if error is None else "failed"
+
+    one: Any = Ended()
+    one.training.state = "running"
+    parallel_trainings._ended(one, end, interrupted=interrupted)
+    assert (one.training.state, found) == (state, [error])

@@ -228,7 +228,8 @@ class _Trainings:
         asked = self.plan.tables.get("training", {}).get("validate_every")
         if asked is not None and often != asked:
             notice(f"validating every {often:,} steps instead of {asked:,}, for learning curves")
-        left = [each for each in self.now.wanted if not each.ended]
+        # Trainings that failed are tried again: the reason may be gone.
+        left = [each for each in self.now.wanted if each.state != "complete"]
         for training in left:
             self._prepare(training)
         self._write()

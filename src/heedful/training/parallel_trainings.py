@@ -97,20 +97,25 @@ def train_in_processes(
                     notice(f"training {started.run}; messages in {started.log}")
                 for one in [one for one in running if one.process.poll() is not None]:
                     running.remove(one)
-                    _ended(one, end)
+                    _ended(one, end, interrupted=interrupted)
                     shown.done += 1
                 shown.update([one.fraction() for one in running])
                 time.sleep(_POLL_SECONDS)
         finally:
             for one in running:
                 one.process.kill()
-    return not interrupted
+    return not interrupted and not any(one.state == "running" for one in trainings)
 
 
-def _ended(one: _Process, end: End) -> None:
+def _ended(one: _Process, end: End, *, interrupted: bool) -> None:
     code, seconds = one.process.returncode, time.monotonic() - one.began
-    failed = code not in (0, _INTERRUPTED)
-    end(one.training, seconds, finished=code != _INTERRUPTED, error=one.error() if failed else None)
+    if code and (interrupted or code == _INTERRUPTED):
+        end(one.training, seconds, finished=False, error=None)
+    elif code:
+        error = f"ended by signal {-code}" if code < 0 else one.error()
+        end(one.training, seconds, finished=True, error=error)
+    else:
+        end(one.training, seconds, finished=True, error=None)
 
 
 class _Shown:

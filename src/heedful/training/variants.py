@@ -216,7 +216,7 @@ def _text(value: Any) -> str:
         head = next((str(value[key]) for key in ("name", "kind") if key in value), "")
         inside = [f"{key}={_text(each)}" for key, each in value.items() if not head or each != head]
         return f"{head}({', '.join(inside)})" if inside else head or "{}"
-    return tomlkit.item(value).as_string()
+    return str(tomlkit.item(value).as_string())
 
 
 def find_variant(variants: Sequence[Variant], name: str, where: str) -> Variant:
