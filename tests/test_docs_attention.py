@@ -225,7 +225,8 @@ def test_every_part_is_in_the_table() -> None:
             part = getattr(room, name)
             if inspect.isclass(part) and issubclass(part, torch.nn.Module) and part not in bases:
                 assert name in named, f"{room.__name__}.{name}"
-    for mask in ("padding", "causal", "window", "block", "document", "prefix", "function"):
+    kinds = ("padding", "causal", "window", "block", "document", "prefix", "function")
+    for mask in (*kinds, "sinks", "axial", "neighbourhood"):
         assert mask in named
 
 

@@ -13,6 +13,7 @@ from attention_toy import Toy
 from torch import Tensor, nn
 
 from heedful.attention import (
+    AxialAttention,
     DifferentialAttention,
     LinearAttention,
     MultiHeadAttention,
@@ -75,8 +76,13 @@ def _added(small: nn.Module, whole: nn.Module) -> Mechanism:
     return Mechanism(lambda: toy.by_added_positions(small), forward, whole)
 
 
-def _heads(small: Callable[[], Toy], whole: MultiHeadAttention | LinearAttention) -> Mechanism:
+def _heads(
+    small: Callable[[], Toy], whole: MultiHeadAttention | LinearAttention | AxialAttention
+) -> Mechanism:
     def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        if isinstance(whole, AxialAttention):
+            lines: Tensor = whole(query[0])
+            return lines
         joined: Tensor = whole(query[0], key[0], value[0])
         return joined
 
@@ -176,6 +182,11 @@ def _masks() -> dict[str, Mechanism]:
             masks.document(torch.tensor([0, 1, 1, 1])), masks.document(torch.arange(T) // 100)
         ),
         "prefix": _mask(masks.prefix(torch.tensor([2])), masks.prefix(torch.tensor([100]))),
+        "sinks": _mask(
+            masks.window(0) | masks.sinks(1), masks.causal() & (masks.window(32) | masks.sinks(4))
+        ),
+        "axial": _mask(masks.axial((2, 2), 1), masks.axial((32, 32), 1)),
+        "neighbourhood": _mask(masks.neighbourhood((1, 4), 1), masks.neighbourhood((32, 32), 3)),
         "function": _mask(masks.function(_even), masks.function(_even)),
         "numbers": _mask(_numbers(4), _numbers(T)),
     }
@@ -219,6 +230,9 @@ def _others() -> dict[str, Mechanism]:
         "differential": _heads(toy.differential, DifferentialAttention(D, heads=4)),
         "norm": _heads(
             toy.normed, MultiHeadAttention(D, heads=8, query_key_norm=heads.QueryKeyNorm(D // 8))
+        ),
+        "axial-lines": _heads(
+            toy.lines, AxialAttention(MultiHeadAttention(D, heads=8), (4, 256), 1)
         ),
         "gate": _heads(
             lambda: toy.two_heads(gate=heads.OutputGate(2, heads=2, head_dim=1)),

@@ -11,9 +11,9 @@ import torch
 
 from heedful.attention.masks import MaskSettings
 from heedful.attention.mechanism import Mechanism
-from heedful.attention.normalizers import NormalizerSettings, Softmax
+from heedful.attention.normalizers import NormalizerSettings, RecurrentNormalizer, Softmax
 from heedful.attention.positions import HeadSizes, PositionSettings
-from heedful.attention.scores import ScaledDot, ScoreSettings
+from heedful.attention.scores import RecurrentScore, ScaledDot, ScoreSettings
 from heedful.basics.parts import PartSettings
 
 PAGE = Path(__file__).parents[1] / "attention.md"
@@ -26,10 +26,12 @@ def rows() -> Iterator[tuple[str, ...]]:
     for kind in ScoreSettings.parts.values():
         score = kind(name=name_of(kind)).build(WIDTH, WIDTH)
         form = fast(Mechanism(score, Softmax()))
-        yield "score", *described(kind), form, "all", mark(name_of(kind) == "scaled-dot")
+        where = "`RecurrentAttention`" if isinstance(score, RecurrentScore) else "all"
+        yield "score", *described(kind), form, where, mark(name_of(kind) == "scaled-dot")
     for normal in NormalizerSettings.parts.values():
         normalize = normal(name=name_of(normal)).build(HEADS, WIDTH)
         where = "recurrent" if normal.not_for_heads else "all"
+        where = "`RecurrentAttention`" if isinstance(normalize, RecurrentNormalizer) else where
         form = fast(Mechanism(ScaledDot(), normalize))
         yield "normalizer", *described(normal), form, where, mark(name_of(normal) == "softmax")
     for place in PositionSettings.parts.values():

@@ -20,6 +20,7 @@ from heedful.attention import (
     feature_maps,
     heads,
     linear_weights,
+    masks,
     normalizers,
     positions,
     scores,
@@ -218,6 +219,17 @@ def normed() -> Toy:
     for part in (layer.query_projection, layer.key_projection):
         _set(part, weight=[[1.0, 0.0], [0.0, 1.0]])
     return _watched(layer)
+
+
+def lines() -> Toy:
+    """Two lines of two words; what is in the other line is no key at all."""
+    layer = MultiHeadAttention(2, heads=1)
+    for part in (layer.query_projection, layer.key_projection):
+        _set(part, weight=[[1.0, 0.0], [0.0, 1.0]])
+    mask = masks.axial((2, 2), 1)
+    with watch(layer) as seen:
+        layer(QUERIES.unsqueeze(0), KEYS.unsqueeze(0), mask=mask)
+    return Toy(seen[""][0][0], mask.dense((1, 4, 4)).expand(1, 4, 4))
 
 
 def _watched(layer: MultiHeadAttention) -> Toy:

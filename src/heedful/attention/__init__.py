@@ -14,6 +14,7 @@ Example:
 """
 
 from heedful.attention import feature_maps, heads, masks, normalizers, positions, scores
+from heedful.attention.axial import AxialAttention
 from heedful.attention.coverage import coverage_loss
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
@@ -37,6 +38,7 @@ from heedful.kernels.additive_selection import use_kernel
 __all__ = [
     "Attention",
     "AttentionState",
+    "AxialAttention",
     "DifferentialAttention",
     "LinearAttention",
     "LinearState",

@@ -87,7 +87,8 @@ class Mechanism:
     def computed(self, width: int) -> Literal["fused", "tiles", "plain"]:
         """How the context is computed for heads of width ``width``: by a fused kernel, in tiles
         whose memory does not grow with Q · K, or by the plain implementation."""
-        if self.fused_form(width) is not None:
+        form = self.fused_form(width)
+        if form is not None and form.cap is None:  # With a cap, only on NVIDIA GPUs.
             return "fused"
         tiles = self.tanh_vector() is not None and self.softmax_scale() is not None
         return "tiles" if tiles and self.positions is None and self.mixing is None else "plain"

@@ -1,5 +1,7 @@
 """Positions of queries and keys: one list for all entries of a batch, or one for each."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -49,3 +51,25 @@ def last_place(first: First, length: int) -> int:
     if not isinstance(first, Tensor):
         return first + length
     return int(first.max()) + (1 if first.dim() == 2 else length)
+
+
+def coordinates(positions: Tensor, shape: Sequence[int]) -> list[Tensor]:
+    """The coordinates of row-major ``positions [..]`` in a grid, one tensor for each axis.
+
+    Positions beyond the grid continue along the first axis.
+
+    Example:
+        >>> [axis.tolist() for axis in coordinates(torch.tensor([0, 3, 5]), shape=(2, 3))]
+        [[0, 1, 1], [0, 0, 2]]
+    """
+    found = []
+    for size in reversed(shape[1:]):
+        found.append(positions % size)
+        positions = positions // size
+    return [positions, *reversed(found)]
+
+
+def check_shape(shape: Sequence[int]) -> None:
+    """Raise ValueError unless ``shape`` has the sizes of a grid's axes."""
+    if len(shape) < 1 or min(shape) < 1:
+        raise ValueError(f"shape {tuple(shape)}: each axis must have at least 1 place")

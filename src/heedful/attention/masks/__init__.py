@@ -12,6 +12,7 @@ Example:
 
 from heedful.attention.masks.algebra import Dense, Grid, Mask, as_mask
 from heedful.attention.masks.flex import flex_mask
+from heedful.attention.masks.grids import axial, neighbourhood
 from heedful.attention.masks.kinds import (
     Causal,
     block,
@@ -20,6 +21,7 @@ from heedful.attention.masks.kinds import (
     function,
     padding,
     prefix,
+    sinks,
     window,
 )
 from heedful.attention.masks.settings import MaskSettings, register_mask
@@ -32,15 +34,18 @@ __all__ = [
     "Mask",
     "MaskSettings",
     "as_mask",
+    "axial",
     "block",
     "causal",
     "dense_mask",
     "document",
     "flex_mask",
     "function",
+    "neighbourhood",
     "padding",
     "prefix",
     "register_mask",
+    "sinks",
     "split_mask",
     "window",
 ]

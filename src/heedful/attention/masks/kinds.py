@@ -56,6 +56,16 @@ class Block(Mask):
         return grid.key // self.size == grid.query // self.size
 
 
+class Sinks(Mask):
+    """See :func:`sinks`."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def rule(self, grid: Grid) -> Tensor:
+        return grid.key < self.count
+
+
 class Document(Mask):
     """See :func:`document`."""
 
@@ -170,6 +180,27 @@ def block(size: int) -> Mask:
     if size < 1:
         raise ValueError(f"a block must have at least 1 position, not {size}")
     return Block(size)
+
+
+def sinks(count: int) -> Mask:
+    """Every query may attend to the first ``count`` keys: ``causal() & (window(w, 0) | sinks(n))``.
+
+    Args:
+        count: 0 or more.
+
+    Raises:
+        ValueError: the count is negative.
+
+    Source: Xiao et al. 2024, "Efficient Streaming Language Models with Attention Sinks", section
+    3.2 (StreamingLLM).
+
+    Example:
+        >>> (causal() & (window(1, 0) | sinks(1))).dense((4, 4)).tolist()[3]  # [Q, K]
+        [True, False, True, True]
+    """
+    if count < 0:
+        raise ValueError(f"count must be at least 0, not {count}")
+    return Sinks(count)
 
 
 def document(query_documents: Tensor, key_documents: Tensor | None = None) -> Mask:

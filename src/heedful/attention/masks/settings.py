@@ -5,14 +5,15 @@ batch.
 """
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from heedful.attention.masks.algebra import Grid, Mask
-from heedful.attention.masks.kinds import block, causal, function, window
+from heedful.attention.masks.grids import axial, neighbourhood
+from heedful.attention.masks.kinds import block, causal, sinks, window
 from heedful.basics.limits import MOST_POSITIONS
 from heedful.basics.parts import Parts, PartSettings
 
@@ -70,10 +71,7 @@ class WindowSettings(MaskSettings):
 
     def build(self) -> Mask:
         near = window(self.before, self.after)
-        return near | function(self._is_sink) if self.sinks else near
-
-    def _is_sink(self, query: Tensor, key: Tensor) -> Tensor:
-        return (key < self.sinks) & (query >= 0)
+        return near | sinks(self.sinks) if self.sinks else near
 
 
 class BlockSettings(MaskSettings):
@@ -85,6 +83,38 @@ class BlockSettings(MaskSettings):
 
     def build(self) -> Mask:
         return block(self.size)
+
+
+Sizes = tuple[Annotated[int, Field(ge=1, le=MOST_POSITIONS)], ...]
+"""Sizes of a grid's axes."""
+
+
+class AxialSettings(MaskSettings):
+    """See :func:`heedful.attention.masks.axial`."""
+
+    name: Literal["axial"] = "axial"
+    shape: Sizes = (16, 16)
+    """Sizes of the grid's axes, such as rows and columns."""
+    axis: int = Field(1, ge=0)
+    """The axis that a query attends along, counted from 0."""
+
+    def build(self) -> Mask:
+        return axial(self.shape, self.axis)
+
+
+class NeighbourhoodSettings(MaskSettings):
+    """See :func:`heedful.attention.masks.neighbourhood`."""
+
+    name: Literal["neighbourhood"] = "neighbourhood"
+    shape: Sizes = (16, 16)
+    """Sizes of the grid's axes, such as rows and columns."""
+    radius: int = Field(3, ge=0, le=MOST_POSITIONS)
+    """The largest difference of a coordinate."""
+    shifted: bool = False
+    """Whether neighbourhoods at a border are as large as others."""
+
+    def build(self) -> Mask:
+        return neighbourhood(self.shape, self.radius, shifted=self.shifted)
 
 
 class _Built(MaskSettings):
@@ -114,7 +144,14 @@ def register_mask(name: str, build: Callable[[], Mask] | type[MaskSettings]) -> 
     MaskSettings.parts.add(name, build, _Built)
 
 
-for _kind in (NoMask, CausalSettings, WindowSettings, BlockSettings):
+for _kind in (
+    NoMask,
+    CausalSettings,
+    WindowSettings,
+    BlockSettings,
+    AxialSettings,
+    NeighbourhoodSettings,
+):
     MaskSettings.parts.add(str(_kind.model_fields["name"].default), _kind, _Built)
 
 

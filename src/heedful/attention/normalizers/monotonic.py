@@ -14,10 +14,14 @@ The paper's parallel formula divides by a cumulative product, which underflows.
 :func:`linear_recurrence` computes the same in log₂ K steps without a division.
 """
 
+from typing import ClassVar, Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
+from heedful.attention.normalizers.base import NormalizerSettings
 from heedful.attention.normalizers.hard import one_hot
 from heedful.attention.normalizers.preparing import check_scores, finished, widened
 from heedful.attention.normalizers.recurrent import RecurrentNormalizer, State
@@ -101,6 +105,19 @@ class Monotonic(RecurrentNormalizer):
         >>> Monotonic().eval()(torch.tensor([[-1.0, 2.0, 3.0]]))  # [Q, K]
         tensor([[0., 1., 0.]])
     """
+
+    class Settings(NormalizerSettings):
+        """The table of a recipe."""
+
+        name: Literal["monotonic"] = "monotonic"
+        noise: float = Field(1.0, ge=0, allow_inf_nan=False)
+        """Standard deviation of the noise on the scores in training."""
+        hard: bool = True
+        """Whether weights are hard in evaluation."""
+        not_for_heads: ClassVar[str] = "needs the weights of the step before"
+
+        def build(self, heads: int, query_dim: int) -> "Monotonic":
+            return Monotonic(self.noise, hard=self.hard)
 
     def __init__(self, noise: float = 1.0, *, hard: bool = True) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from heedful.attention.normalizers.gumbel import GumbelStraightThrough
 from heedful.attention.normalizers.hard import Hard
 from heedful.attention.normalizers.local_monotonic import LocalMonotonic
 from heedful.attention.normalizers.local_predictive import LocalPredictive
+from heedful.attention.normalizers.monotonic import Monotonic
 from heedful.attention.normalizers.plain_sum import PlainSum
 from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.attention.normalizers.sink_softmax import SinkSoftmax
@@ -83,5 +84,6 @@ for _kind in (
     GumbelStraightThrough.Settings,
     LocalMonotonic.Settings,
     LocalPredictive.Settings,
+    Monotonic.Settings,
 ):
     _builders.add(str(_kind.model_fields["name"].default), _kind, _OfHeads)

@@ -10,12 +10,17 @@ World at Any Resolution", section 2.1.
 """
 
 from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from heedful.attention.places import check_shape, coordinates
 from heedful.attention.positions.base import RelativePositions, check_positions, check_rows
 from heedful.attention.positions.rotary import rotary_angles, rotate
+from heedful.attention.positions.settings import HeadSizes, PositionSettings
+from heedful.basics.limits import MOST_POSITIONS
 
 
 def grid_coordinates(positions: Tensor, shape: Sequence[int]) -> Tensor:
@@ -27,11 +32,7 @@ def grid_coordinates(positions: Tensor, shape: Sequence[int]) -> Tensor:
         >>> grid_coordinates(torch.tensor([0, 3, 5]), shape=(2, 3)).tolist()
         [[0, 0], [1, 0], [1, 2]]
     """
-    found = []
-    for size in reversed(shape[1:]):
-        found.append(positions % size)
-        positions = positions // size
-    return torch.stack([positions, *reversed(found)], -1)
+    return torch.stack(coordinates(positions, shape), -1)
 
 
 def multi_axis_angles(
@@ -96,6 +97,25 @@ class GridRotary(RelativePositions):
         True
     """
 
+    class Settings(PositionSettings):
+        """The table of a recipe."""
+
+        relative: ClassVar[bool] = True
+        name: Literal["grid-rotary"] = "grid-rotary"
+        shape: tuple[Annotated[int, Field(ge=1, le=MOST_POSITIONS)], ...] = (16, 16)
+        """Sizes of the grid's axes, such as rows and columns."""
+        base: float = Field(10_000.0, gt=0, allow_inf_nan=False)
+        """The base of the angles."""
+        sections: tuple[int, ...] | None = None
+        """Pairs of components for each axis; equally many by default."""
+        shared: bool = False
+        """Whether the axes share one list of frequencies (M-RoPE)."""
+
+        def build_relative(self, sizes: HeadSizes) -> "GridRotary":
+            return GridRotary(
+                sizes.width, self.shape, self.base, sections=self.sections, shared=self.shared
+            )
+
     def __init__(
         self,
         dim: int,
@@ -109,8 +129,7 @@ class GridRotary(RelativePositions):
         super().__init__()
         if dim < 2 or dim % 2:
             raise ValueError(f"dim must be even and at least 2, not {dim}")
-        if len(shape) < 1 or min(shape) < 1:
-            raise ValueError(f"shape {tuple(shape)}: each axis must have at least 1 place")
+        check_shape(shape)
         if base <= 0:
             raise ValueError(f"base must be positive, not {base}")
         if sections is None:

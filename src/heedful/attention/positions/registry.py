@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from heedful.attention.positions.added import AddedPositions
 from heedful.attention.positions.alibi import ALiBi
 from heedful.attention.positions.base import RelativePositions
+from heedful.attention.positions.grid_rotary import GridRotary
 from heedful.attention.positions.learned import Learned
 from heedful.attention.positions.rotary import Rotary
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
@@ -96,6 +97,7 @@ for _kind in (
     Sinusoidal.Settings,
     Learned.Settings,
     Rotary.Settings,
+    GridRotary.Settings,
     ALiBi.Settings,
     T5Buckets.Settings,
     Shaw.Settings,

@@ -10,10 +10,15 @@ section 3.1.1 (linguistic coverage). The loss that penalises repeated attention 
 :func:`heedful.attention.coverage_loss`.
 """
 
+from typing import Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from heedful.attention.scores.base import ScoreSettings
 from heedful.attention.scores.recurrent import RecurrentAdditive, State
+from heedful.basics.limits import MOST_WIDTH
 
 
 class Coverage(RecurrentAdditive):
@@ -42,6 +47,26 @@ class Coverage(RecurrentAdditive):
         >>> score.advance(torch.ones(2, 4), key, state)[0][0]
         tensor([2., 2., 2., 2.])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["coverage"] = "coverage"
+        hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+        """Number of tanh units; the width of the queries by default."""
+        largest_fertility: float | None = Field(None, gt=0, allow_inf_nan=False)
+        """N; no fertility by default."""
+
+        def build(self, query_dim: int, key_dim: int) -> "Coverage":
+            return Coverage(
+                query_dim,
+                key_dim,
+                self.hidden_size or query_dim,
+                largest_fertility=self.largest_fertility,
+            )
+
+        def compared(self, width: int) -> int:
+            return self.hidden_size or width
 
     def __init__(
         self,

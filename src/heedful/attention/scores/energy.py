@@ -5,10 +5,14 @@ For monotonic attention, whose sigmoid depends on the offset r, unlike a softmax
 2017, "Online and Linear-Time Attention by Enforcing Monotonic Alignments", section 2.4.
 """
 
+from typing import Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.scores.base import Score, require_width
+from heedful.attention.scores.base import Score, ScoreSettings, require_width
+from heedful.basics.limits import MOST_WIDTH
 from heedful.kernels.additive import additive_scores
 
 
@@ -33,6 +37,21 @@ class Energy(Score):
         >>> Energy(3, 5, hidden_dim=7)(torch.zeros(2, 3), torch.zeros(4, 5)).shape  # [Q, K]
         torch.Size([2, 4])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["energy"] = "energy"
+        hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+        """Number of tanh units; the width of the queries by default."""
+        offset: float = Field(-4.0, allow_inf_nan=False)
+        """Initial r."""
+
+        def build(self, query_dim: int, key_dim: int) -> "Energy":
+            return Energy(query_dim, key_dim, self.hidden_size or query_dim, offset=self.offset)
+
+        def compared(self, width: int) -> int:
+            return self.hidden_size or width
 
     def __init__(
         self, query_dim: int, key_dim: int, hidden_dim: int, *, offset: float = -4.0

@@ -7,11 +7,16 @@ al. 2018, "Natural TTS Synthesis by Conditioning WaveNet on Mel Spectrogram Pred
 2.2.
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from heedful.attention.scores.base import ScoreSettings
 from heedful.attention.scores.recurrent import RecurrentAdditive, State
+from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
 
 
 class LocationAware(RecurrentAdditive):
@@ -41,6 +46,32 @@ class LocationAware(RecurrentAdditive):
         >>> score.compare_at(torch.zeros(2, 1, 7), key, state).shape
         torch.Size([2, 1, 4])
     """
+
+    class Settings(ScoreSettings):
+        """The table of a recipe."""
+
+        name: Literal["location-aware"] = "location-aware"
+        hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+        """Number of tanh units; the width of the queries by default."""
+        filters: int = Field(10, ge=1, le=MOST_WIDTH)
+        """Number of filters."""
+        width: int = Field(31, ge=1, le=MOST_POSITIONS)
+        """Positions that a filter sees; odd."""
+        accumulated: bool = False
+        """Whether filters see the sum of all earlier weights."""
+
+        def build(self, query_dim: int, key_dim: int) -> "LocationAware":
+            return LocationAware(
+                query_dim,
+                key_dim,
+                self.hidden_size or query_dim,
+                filters=self.filters,
+                width=self.width,
+                accumulated=self.accumulated,
+            )
+
+        def compared(self, width: int) -> int:
+            return self.hidden_size or width
 
     def __init__(
         self,

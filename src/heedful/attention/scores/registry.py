@@ -7,11 +7,14 @@ from heedful.attention.scores.additive import Additive
 from heedful.attention.scores.base import Score, ScoreSettings, equal_width
 from heedful.attention.scores.concat import Concat
 from heedful.attention.scores.cosine import Cosine
+from heedful.attention.scores.coverage import Coverage
 from heedful.attention.scores.dot import Dot
+from heedful.attention.scores.energy import Energy
 from heedful.attention.scores.exp_dot import ExpDot
 from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
 from heedful.attention.scores.location import Location
+from heedful.attention.scores.location_aware import LocationAware
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.attention.scores.soft_capped import SoftCapped
 
@@ -79,6 +82,9 @@ for _kind in (
     Gaussian.Settings,
     Location.Settings,
     ExpDot.Settings,
+    Energy.Settings,
+    LocationAware.Settings,
+    Coverage.Settings,
     SoftCapped.Settings,
 ):
     _builders.add(str(_kind.model_fields["name"].default), _kind, _OfWidth)
