@@ -244,7 +244,7 @@ OURS = {
     "AddedPositions", "register_position", "register_relative_position", "register_mask",
     "ScoreSettings", "NormalizerSettings", "PositionSettings", "MaskSettings",
     "HeadMixing", "HeadSizes", "RecurrentScore", "RecurrentNormalizer", "AttentionState",
-    "RotaryScaling", "grid_coordinates",
+    "RotaryScaling", "grid_coordinates", "from_torch",
 }  # fmt: skip
 """What is no mechanism of the literature but the library's own machinery."""
 

@@ -6,7 +6,7 @@ query heads: Shazeer 2019, "Fast Transformer Decoding" (multi-query), and Ainsli
 Shapes: B batch, H heads, G key and value heads, Q queries, K keys, D width of a head.
 """
 
-from typing import Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from torch import Tensor, nn
 
@@ -25,6 +25,7 @@ from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import Score
 from heedful.attention.step_memory import StepMemory
+from heedful.attention.torch_module import converted, exported
 
 Aggregate = Literal["projection", "concatenation", "mean"]
 
@@ -112,6 +113,44 @@ class MultiHeadAttention(Attentive):
             nn.Linear(heads * self.head_dim, dim, bias=bias) if aggregate == "projection" else None
         )
         self._reset()
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention, **parts: Any) -> Self:
+        """A module with copies of the weights of ``nn.MultiheadAttention``, and equal results.
+
+        Device, type, training mode, dropout and frozen parameters are those of ``module``. Inputs
+        are ``[B, L, dim]`` here, whatever its ``batch_first``. For masks see
+        :func:`.masks.from_torch`; ``add_zero_attn`` is the normalizer ``SoftmaxOffByOne``.
+
+        Args:
+            module: PyTorch's module.
+            parts: parts that replace the scaled dot product, the softmax, and so on; arguments of
+                this class.
+
+        Raises:
+            TypeError: ``module`` has another class.
+            ValueError: ``module`` has ``add_bias_kv``, which cannot be expressed.
+
+        Example:
+            >>> MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2)).heads
+            2
+        """
+        return converted(cls, module, parts)
+
+    def to_torch(self, *, batch_first: bool = True) -> nn.MultiheadAttention:
+        """``nn.MultiheadAttention`` with copies of these weights, and equal results.
+
+        Args:
+            batch_first: whether its inputs are ``[B, L, dim]``, as here, or ``[L, B, dim]``.
+
+        Raises:
+            ValueError: it cannot compute the same; the message has the reasons.
+
+        Example:
+            >>> MultiHeadAttention(8, heads=2).to_torch().num_heads
+            2
+        """
+        return exported(self, batch_first=batch_first)
 
     def _check_parts(self, dim: int) -> None:
         """Raise TypeError or ValueError unless the parts are for these heads."""

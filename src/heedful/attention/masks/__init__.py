@@ -25,6 +25,7 @@ from heedful.attention.masks.kinds import (
     window,
 )
 from heedful.attention.masks.settings import MaskSettings, register_mask
+from heedful.attention.masks.torch_masks import from_torch
 from heedful.attention.masks.use import dense_mask, split_mask
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "dense_mask",
     "document",
     "flex_mask",
+    "from_torch",
     "function",
     "neighbourhood",
     "padding",
