@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from heedful.attention import (
     AxialAttention,
     DifferentialAttention,
+    LearnedQueries,
     LinearAttention,
     MultiHeadAttention,
+    Pointer,
     RecurrentAttention,
     StructuredSelfAttention,
     attend,
@@ -119,6 +121,16 @@ def _recurrent(
         return joined
 
     return Mechanism(small, forward, whole)
+
+
+def _learned_queries() -> Mechanism:
+    layer = LearnedQueries(MultiHeadAttention(D, heads=8), count=8, dim=D)
+    return Mechanism(toy.learned_queries, lambda query, key, value: layer(key[0]), layer)
+
+
+def _pointer() -> Mechanism:
+    layer = Pointer(scores.Additive(D, D, D))
+    return Mechanism(toy.pointer, lambda query, key, value: layer(query[0], key[0]), layer)
 
 
 def _scores() -> dict[str, Mechanism]:
@@ -242,6 +254,8 @@ def _others() -> dict[str, Mechanism]:
         "linear-relu": _linear(feature_maps.ReluFeatures()),
         "linear-causal": _linear(feature_maps.EluPlusOne(), masks.causal()),
         "structured": _structured(),
+        "learned-queries": _learned_queries(),
+        "pointer": _pointer(),
     }
 
 

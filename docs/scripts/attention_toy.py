@@ -13,7 +13,9 @@ from torch import Tensor
 
 from heedful.attention import (
     DifferentialAttention,
+    LearnedQueries,
     MultiHeadAttention,
+    Pointer,
     RecurrentAttention,
     StructuredSelfAttention,
     attention_weights,
@@ -243,6 +245,24 @@ def linear(feature_map: feature_maps.FeatureMap, mask: Mask | None) -> Toy:
     return Toy(
         weights.unsqueeze(0), None if mask is None else mask.dense((1, 4, 4)).expand(1, 4, 4)
     )
+
+
+def learned_queries() -> Toy:
+    """A query for persons and one for acts."""
+    heads_ = MultiHeadAttention(2, heads=1)
+    for part in (heads_.query_projection, heads_.key_projection):
+        _set(part, weight=[[1.0, 0.0], [0.0, 1.0]])
+    layer = _set(LearnedQueries(heads_, 2, 2), latents=[[3.0, 0.0], [0.0, 3.0]])
+    with watch(layer) as seen:
+        layer(KEYS.unsqueeze(0))
+    return Toy(seen["attention"][0][0], rows=["query 1", "query 2"])
+
+
+def pointer() -> Toy:
+    layer = Pointer(additive())
+    with watch(layer) as seen:
+        layer(QUERIES.unsqueeze(0), KEYS.unsqueeze(0))
+    return Toy(seen[""][0][0])
 
 
 def structured() -> Toy:

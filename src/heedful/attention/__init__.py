@@ -19,6 +19,7 @@ from heedful.attention.coverage import coverage_loss
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
+from heedful.attention.learned_queries import LearnedQueries
 from heedful.attention.linear import (
     LinearState,
     linear_attend,
@@ -30,6 +31,7 @@ from heedful.attention.linear import (
 from heedful.attention.linear_heads import LinearAttention
 from heedful.attention.modules import Attention, Memory
 from heedful.attention.multi_head import MultiHeadAttention
+from heedful.attention.pointer import Pointer
 from heedful.attention.recurrent import AttentionState, RecurrentAttention
 from heedful.attention.structured import StructuredSelfAttention
 from heedful.attention.watching import watch
@@ -40,10 +42,12 @@ __all__ = [
     "AttentionState",
     "AxialAttention",
     "DifferentialAttention",
+    "LearnedQueries",
     "LinearAttention",
     "LinearState",
     "Memory",
     "MultiHeadAttention",
+    "Pointer",
     "RecurrentAttention",
     "StructuredSelfAttention",
     "attend",
