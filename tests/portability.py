@@ -27,6 +27,9 @@ TESTS = Path(__file__).parent
 
 NUMERICAL = [
     "attention_in_recipes",
+    "attention_of_one_head",
+    "copying_model",
+    "recurrent_mechanisms",
     "additive_kernels",
     "aligner",
     "attention_combinations",

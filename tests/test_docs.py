@@ -262,7 +262,7 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
         inner: Any = field.annotation
         if get_origin(inner) in (Union, UnionType):
             inner = next((part for part in get_args(inner) if is_table(part)), inner)
-        if is_table(inner) and issubclass(inner, AttentionSettings):  # described once
+        if is_table(inner) and _is_described_once(inner):
             yield Setting(before + name, "table", "not set")
             continue
         if is_table(inner) and not issubclass(inner, PartSettings):
@@ -278,6 +278,10 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
             default = default.as_value() if isinstance(default, PartSettings) else default
             shown = "not set" if default is None else f"`{toml(default)}`"
         yield Setting(before + name, values_of(field, name), shown)
+
+
+def _is_described_once(kind: type[Settings]) -> bool:
+    return issubclass(kind, AttentionSettings) and not issubclass(kind, PartSettings)
 
 
 def is_table(kind: Any) -> TypeGuard[type[Settings]]:

@@ -295,7 +295,7 @@ def test_the_number_of_parameters_is_the_formulas() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"attention": "luong-dot"}, r"model: 'attention' = 'luong-dot': luong-dot needs"),
+        ({"attention": "luong-dot"}, r"model: luong-dot needs"),
         (
             {"input_feeding": False},
             r"model: 'input_feeding' = False: input_feeding is only valid for Luong's",

@@ -15,7 +15,7 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.batching import Batch
 from heedful.models import Source, build_model
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
-from heedful.models.recurrent_settings import AttentionName
+from heedful.models.recurrent_mechanism import AttentionName
 from heedful.runs.recipe import check_recipe, write_toml
 from heedful.tasks.pairs.reinforce import Reinforce, ReinforceSettings, rewarded_modules
 from heedful.tasks.pairs.terms import TeacherForced

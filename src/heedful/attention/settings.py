@@ -12,6 +12,7 @@ from pydantic import Field
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.heads import OutputGate, QueryKeyNorm, TalkingHeads
 from heedful.attention.masks.settings import MaskSettings, NoMask
+from heedful.attention.modules import Attention
 from heedful.attention.multi_head import Aggregate, MultiHeadAttention
 from heedful.attention.normalizers.base import NormalizerSettings
 from heedful.attention.normalizers.softmax import Softmax
@@ -25,6 +26,14 @@ from heedful.basics.settings import Settings
 
 Role = Literal["self", "causal", "cross"]
 """What a module attends to: its own text, its own text up to the query, or another text."""
+
+
+NOT_STEPWISE = {
+    "hard": "hard passes no gradient to the scores; choose hard-gumbel or hard-reinforce",
+    "local-monotonic": "local-monotonic needs the position of each query, which a search does not "
+    "know; choose local-predictive",
+}
+"""Normalizers that a decoder cannot use, and the reason."""
 
 
 class AttentionSettings(Settings):
@@ -67,6 +76,7 @@ class AttentionSettings(Settings):
         dim: int,
         role: Role,
         *,
+        key_dim: int | None = None,
         bias: bool = True,
         layer: int = 1,
         max_length: int | None = None,
@@ -76,6 +86,7 @@ class AttentionSettings(Settings):
         Args:
             dim: width of queries, keys and results.
             role: what the module attends to. Cross-attention has neither positions nor a mask.
+            key_dim: width of the keys and values; ``dim`` by default.
             bias: whether the projections have a bias.
             layer: number of the layer, counted from 1.
             max_length: the largest number of keys, if the model has a limit.
@@ -97,6 +108,7 @@ class AttentionSettings(Settings):
             "score": score.build(width, width),
             "normalize": normalizer.build(maps, width),
             "positions": positions.build_relative(sizes),
+            "key_dim": key_dim,
             "mask": (self.mask or NoMask()).build() if of_self else None,
             "query_key_norm": self._norm(width),
             "gate": self._gate(dim, heads),
@@ -122,6 +134,33 @@ class AttentionSettings(Settings):
         if per is None or per == "none":
             return None
         return OutputGate(dim, heads, dim // heads, per)
+
+    def build_one(
+        self, query_dim: int, key_dim: int, *, max_length: int | None = None
+    ) -> Attention:
+        """One head without projections, for attention to another text.
+
+        Raises:
+            ValueError: the settings do not fit together, or need several heads.
+        """
+        beside = ("score", "normalizer", "dropout")
+        other = [key for key in self.given() if key not in beside]
+        if other:
+            raise ValueError(
+                f"this attention has one head and no {other[0]}; it has {', '.join(beside)}"
+            )
+        score, normalizer = (
+            self.score or ScaledDot.Settings(),
+            self.normalizer or Softmax.Settings(),
+        )
+        check_parts(score, normalizer, max_length)
+        if normalizer.name in NOT_STEPWISE:
+            raise ValueError(f"normalizer: {NOT_STEPWISE[normalizer.name]}")
+        return Attention(
+            score.build(query_dim, key_dim),
+            normalizer.build(1, query_dim),
+            dropout=self.dropout or 0.0,
+        )
 
     def check(
         self, dim: int, role: Role, *, max_length: int | None = None, residual: bool = True

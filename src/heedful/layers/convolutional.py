@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import Attention, Memory, scores
+from heedful.attention import Memory
+from heedful.attention.settings import AttentionSettings
 from heedful.layers.dropout import Dropout
 
 _HALF = math.sqrt(0.5)
@@ -118,8 +119,8 @@ class ConvolutionalEncoderLayer(nn.Module):
 class SourceMemory(NamedTuple):
     """The encoder's output for the decoder layers."""
 
-    memory: Memory
-    """Keys z and values √½ (z + e) ``[B, S, E]``."""
+    memories: tuple[Memory, ...]
+    """For each layer, its memory of keys z and values √½ (z + e) ``[B, S, E]``."""
     allowed: Tensor
     """Mask of source positions ``[B, 1, S]``, true = may attend."""
     scale: Tensor
@@ -141,7 +142,7 @@ class ConvolutionalDecoderLayer(nn.Module):
     c = √m Σ_j α(d, z_j) √½ (z_j + e_j)     x′ = √½ (x + √½ (h + W_c c + b_c))
     """
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, attention: AttentionSettings) -> None:
         super().__init__()
         self.kernel = sizes.kernel
         self.convolution = convolution(sizes)
@@ -149,7 +150,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         self.query = NormalisedLinear(
             sizes.hidden, sizes.embedding, variance=1, weight_norm=sizes.weight_norm
         )
-        self.attention = Attention(scores.Dot())
+        self.attention = attention.build_one(sizes.embedding, sizes.embedding)
         self.context = NormalisedLinear(
             sizes.embedding, sizes.hidden, variance=1, weight_norm=sizes.weight_norm
         )
@@ -163,6 +164,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         hidden: Tensor,
         embedded: Tensor,
         past: Tensor,
+        memory: Memory,
         source: SourceMemory,
         maps: DecoderMaps,
     ) -> tuple[Tensor, Tensor]:
@@ -172,6 +174,7 @@ class ConvolutionalDecoderLayer(nn.Module):
             hidden: the layer's input x at the new positions ``[B, L, D]``.
             embedded: their embeddings g ``[B, L, E]``.
             past: the convolution's input at the previous k − 1 positions ``[B, k − 1, D]``.
+            memory: of this layer.
             source: the encoder's output.
             maps: the result of :meth:`now`.
 
@@ -181,7 +184,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         padded = torch.cat([past.to(hidden.dtype), self.drop(hidden)], dim=1)
         gated = F.glu(convolve(padded, self.kernel, maps.convolution))
         query = (maps.query(gated) + embedded) * _HALF
-        context = self.attention.read(query, source.memory, source.allowed) * source.scale
+        context = self.attention.read(query, memory, source.allowed) * source.scale
         attentive = (gated + maps.context(context)) * _HALF
         return (hidden + attentive) * _HALF, padded[:, hidden.shape[1] :]
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from heedful.attention.normalizers import Normalizer, NormalizerSettings, Softmax
 from heedful.attention.settings import AttentionSettings, Role
 from heedful.basics.limits import MOST_LAYERS
+from heedful.basics.settings import Settings
 
 
 class LayerAttentionSettings(AttentionSettings):
@@ -82,6 +84,25 @@ class PairAttentionSettings(PartAttentionSettings):
         own: PartAttentionSettings | None = getattr(self, part)
         found = self.of_layers(base)
         return found if own is None else own.of_layers(found)
+
+
+class PoolingAttentionSettings(Settings):
+    """The attention of poolings, whose queries are parameters and whose score is fixed."""
+
+    normalizer: NormalizerSettings = Softmax.Settings()
+
+    @model_validator(mode="after")
+    def _without_queries(self) -> "PoolingAttentionSettings":
+        reason = self.normalizer.not_for_heads
+        if reason:
+            raise ValueError(f"'{self.normalizer.name}' {reason}")
+        if self.normalizer.name == "plain-sum":
+            raise ValueError("plain-sum needs scores that are not negative; choose another one")
+        return self
+
+    def build(self) -> Normalizer:
+        """The normalizer of one head."""
+        return self.normalizer.build(1, 1)
 
 
 def without_added(given: Any) -> Any:

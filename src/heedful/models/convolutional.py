@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.attention import Memory
 from heedful.attention.masks import padding
 from heedful.attention.positions import Learned
+from heedful.attention.scores import Dot
+from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.convolutional import (
@@ -35,6 +37,8 @@ from heedful.models.registry import PairSettings, register_model
 _FIRST_STD = 0.1
 """Standard deviation of all embeddings (section 3.5)."""
 _HALF = 0.5**0.5
+_DOT = AttentionSettings(score=Dot.Settings())
+"""The paper's attention (section 3.3)."""
 
 
 class ConvolutionalSettings(PairSettings):
@@ -65,6 +69,16 @@ class ConvolutionalSettings(PairSettings):
     ("output"), or none."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest sequence in tokens, END included, on either side."""
+    attention: AttentionSettings = AttentionSettings()
+
+    @model_validator(mode="after")
+    def _readable(self) -> "ConvolutionalSettings":
+        size = self.embedding_size
+        with torch.device("meta"):
+            own = self.attention.over(_DOT).build_one(size, size, max_length=self.max_length)
+        if own.normalize.learns_by_reward:
+            raise ValueError("the normalizer is trained by reward; use model.kind = 'recurrent'")
+        return self
 
 
 @dataclass(frozen=True)
@@ -88,9 +102,14 @@ class ConvolutionalState:
         source = self.source
         # Rows that are reordered within their source, as in beam search, keep the memory.
         if sources.shape != self.sources.shape or not torch.equal(sources, self.sources):
-            memory = Memory(*(part.index_select(0, rows) for part in source.memory))
+            # Layers whose score does not project the keys share them.
+            parts = {id(part): part for memory in source.memories for part in memory}
+            chosen = {key: part.index_select(0, rows) for key, part in parts.items()}
+            memories = (Memory(*(chosen[id(part)] for part in own)) for own in source.memories)
             source = SourceMemory(
-                memory, source.allowed.index_select(0, rows), source.scale.index_select(0, rows)
+                tuple(memories),
+                source.allowed.index_select(0, rows),
+                source.scale.index_select(0, rows),
             )
         past = tuple(part.index_select(0, rows) for part in self.past)
         return replace(self, past=past, source=source, sources=sources)
@@ -147,7 +166,8 @@ class ConvolutionalEncoderDecoder(PairModel):
         self.encoder_leave = _map(wide, narrow, settings)
         self.decoder_enter = _map(narrow, wide, settings, kept=1 - settings.dropout)
         self.decoder = nn.ModuleList(
-            ConvolutionalDecoderLayer(sizes) for _ in range(settings.decoder_layers)
+            ConvolutionalDecoderLayer(sizes, settings.attention.over(_DOT))
+            for _ in range(settings.decoder_layers)
         )
         self.decoder_leave = _map(wide, narrow, settings)
         self.output = None
@@ -170,17 +190,19 @@ class ConvolutionalEncoderDecoder(PairModel):
         keys = scale_gradient(self.encoder_leave(hidden), 1 / len(self.decoder))
         values = ((keys + embedded) * _HALF).to(keys.dtype)
         scale = source.lengths.to(embedded.dtype).sqrt().view(-1, 1, 1)
-        return SourceMemory(Memory(keys, values), allowed, scale)
+        memories = (layer.attention.remember(keys, values) for layer in self._decoder_layers())
+        return SourceMemory(tuple(memories), allowed, scale)
 
     def start(self, source: Source) -> ConvolutionalState:
         memory = self.encode(source)
-        key, settings = memory.memory.key, self.settings
-        nothing = key.new_zeros(len(key), settings.kernel_size - 1, settings.hidden_size)
+        scale, settings = memory.scale, self.settings
+        rows = len(scale)
+        nothing = scale.new_zeros(rows, settings.kernel_size - 1, settings.hidden_size)
         return ConvolutionalState(
             past=(nothing,) * len(self.decoder),
             length=0,
             source=memory,
-            sources=torch.arange(len(key), device=key.device),
+            sources=torch.arange(rows, device=scale.device),
             enter=self.decoder_enter.now(),
             layers=tuple(layer.now() for layer in self._decoder_layers()),
             leave=self.decoder_leave.now(),
@@ -196,10 +218,11 @@ class ConvolutionalEncoderDecoder(PairModel):
         embedded = self.target_embedding(tokens)
         embedded = self.drop(self.target_positions(embedded, state.length))
         hidden, past = state.enter(embedded), []
-        for layer, before, maps in zip(
-            self._decoder_layers(), state.past, state.layers, strict=True
+        source = state.source
+        for layer, before, memory, maps in zip(
+            self._decoder_layers(), state.past, source.memories, state.layers, strict=True
         ):
-            hidden, after = layer(hidden, embedded, before, state.source, maps)
+            hidden, after = layer(hidden, embedded, before, memory, source, maps)
             past.append(after)
         length = state.length + tokens.shape[1]
         return self.drop(state.leave(hidden)), replace(state, past=tuple(past), length=length)

@@ -12,12 +12,13 @@ Shapes: B batch, W words of a text, D width of a word, U hidden width.
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.attention import Attention
 from heedful.attention.masks import padding
 from heedful.attention.scores import Dot
+from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
@@ -52,6 +53,19 @@ class DecomposableSettings(EncoderSettings):
     """Whether to apply self-attention to each text first (section 3.4)."""
     max_length: int = Field(512, ge=4, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
+    attention: AttentionSettings = AttentionSettings()
+    """Of the attention within a text and of that between the two."""
+
+    @model_validator(mode="after")
+    def _comparable(self) -> "DecomposableSettings":
+        with torch.device("meta"):
+            self.build_attention()
+        return self
+
+    def build_attention(self) -> Attention:
+        """One of the attentions; the score compares what F returns."""
+        chosen = self.attention.over(AttentionSettings(score=Dot.Settings()))
+        return chosen.build_one(self.ffn_size, self.ffn_size, max_length=self.max_length)
 
     @property
     def needs_pairs(self) -> bool:
@@ -73,12 +87,12 @@ class TwoLayers(nn.Module):
 class WithinText(nn.Module):
     """``[a_i, Σ_j softmax_j(F(a_i)ᵀ F(a_j) + d_{i−j}) a_j]``, ``[B, W, D] -> [B, W, 2·D]``."""
 
-    def __init__(self, width: int, hidden: int, dropout: float) -> None:
+    def __init__(self, width: int, settings: DecomposableSettings) -> None:
         super().__init__()
-        self.attend = TwoLayers(width, hidden, dropout)
+        self.attend = TwoLayers(width, settings.ffn_size, settings.dropout)
         self.distance = nn.Parameter(torch.zeros(2 * FAR + 2))
-        # One for each text: they have no parameters, and each can be watched separately.
-        self.first, self.second = Attention(Dot()), Attention(Dot())
+        # One for each text, so that each can be watched separately.
+        self.first, self.second = (settings.build_attention() for _ in range(2))
 
     def forward(self, words: Tensor, lengths: Tensor, attention: Attention) -> Tensor:
         """``words [B, W, D]`` of texts of ``lengths [B]``; ``attention`` is one of the two."""
@@ -119,12 +133,12 @@ class DecomposableEncoder(TextEncoder):
         self.project = glorot_linear(settings.embedding_size, width, bias=False)
         self.intra = None
         if settings.intra_attention:
-            self.intra = WithinText(width, hidden, dropout)
+            self.intra = WithinText(width, settings)
             width *= 2
         self.attend = TwoLayers(width, hidden, dropout)
         self.compare = TwoLayers(2 * width, hidden, dropout)
         self.aggregate = TwoLayers(2 * hidden, hidden, dropout)
-        self.first_to_second, self.second_to_first = Attention(Dot()), Attention(Dot())
+        self.first_to_second, self.second_to_first = (settings.build_attention() for _ in range(2))
 
     def encode(self, batch: Sequences) -> Encoded:
         """The vectors of a batch of pairs; words paired with an empty text get zeros."""

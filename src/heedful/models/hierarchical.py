@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.normalizers import Softmax
+from heedful.attention.normalizers import Normalizer
 from heedful.attention.watching import Watchable
 from heedful.basics.constants import WithConstants
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
@@ -23,6 +23,7 @@ from heedful.basics.symbols import END, PAD
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
+from heedful.models.attention_settings import PoolingAttentionSettings
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.text_spans import text_mask
@@ -52,6 +53,7 @@ class HierarchicalSettings(EncoderSettings):
     """Dropout on embeddings and on the states of words and sentences."""
     max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
+    attention: PoolingAttentionSettings = PoolingAttentionSettings()
 
 
 class AttentionOverParts(Watchable):
@@ -63,14 +65,15 @@ class AttentionOverParts(Watchable):
     Args:
         dim: width of the states.
         hidden_dim: width of u.
+        normalize: scores to weights.
     """
 
-    def __init__(self, dim: int, hidden_dim: int) -> None:
+    def __init__(self, dim: int, hidden_dim: int, normalize: Normalizer) -> None:
         super().__init__()
         self.hidden = glorot_linear(dim, hidden_dim)
         self.context = nn.Parameter(torch.empty(hidden_dim))
         nn.init.normal_(self.context, std=hidden_dim**-0.5)
-        self.normalize = Softmax()
+        self.normalize = normalize
 
     def forward(self, states: Tensor, parts: Tensor) -> Tensor:
         """``[B, parts, D]`` from ``states [B, K, D]`` and the members of each part, booleans
@@ -141,10 +144,14 @@ class HierarchicalEncoder(WithConstants, TextEncoder):
         self.drop = Dropout(settings.dropout)
         self.words = _one_layer(settings, settings.embedding_size, settings.word_hidden_size)
         self.dim = self.words.output_dim
-        self.word_attention = AttentionOverParts(self.dim, settings.attention_size)
+        self.word_attention = AttentionOverParts(
+            self.dim, settings.attention_size, settings.attention.build()
+        )
         self.sentences = _one_layer(settings, self.dim, settings.sentence_hidden_size)
         self.pooled_dim = self.sentences.output_dim
-        self.sentence_attention = AttentionOverParts(self.pooled_dim, settings.attention_size)
+        self.sentence_attention = AttentionOverParts(
+            self.pooled_dim, settings.attention_size, settings.attention.build()
+        )
         self._ends = sorted(set(sentence_ends))
         self.register_constants()
 

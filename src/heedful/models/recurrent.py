@@ -114,7 +114,7 @@ class RecurrentEncoderDecoder(PairModel):
         return self.logits(self.drop(readouts)), after
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        attends = self.settings.attention != "none"
+        attends = self.settings.attention.name != "none"
         return {"decoder.attention": ("target", "source")} if attends else {}
 
 

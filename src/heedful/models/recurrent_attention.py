@@ -10,13 +10,15 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from heedful.attention import Attention, Memory, masks
+from heedful.attention import Attention, Memory, MultiHeadAttention, masks
 from heedful.kernels.source_attention import attend_to_sources
 from heedful.models.recurrent_rows import SourceRows
 
+AnyAttention = Attention | MultiHeadAttention
+
 
 def keys_and_values(
-    attention: Attention, annotations: Tensor, lengths: Tensor
+    attention: AnyAttention, annotations: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Projected keys, values and the mask ``[A, 1, S]`` of ``annotations [A, S, ..]``."""
     count, positions, _ = annotations.shape
@@ -33,7 +35,7 @@ class KnownReading(NamedTuple):
     """Factor on the scores."""
 
 
-def known_reading(attention: Attention, width: int) -> KnownReading | None:
+def known_reading(attention: AnyAttention, width: int) -> KnownReading | None:
     """The parameters with which a kernel computes the mechanism; None if it cannot.
 
     It can for softmax over an additive score or a dot product of width ``width``, if the module is
@@ -44,13 +46,13 @@ def known_reading(attention: Attention, width: int) -> KnownReading | None:
     scale = now.fused_scale(width) if vector is None else softmax_scale
     if scale is None or now.positions is not None or (attention.training and attention.dropout):
         return None
-    if attention.watched or attention.watched_in_part:
+    if attention.watched or attention.watched_in_part or type(attention) is not Attention:
         return None
     return KnownReading(vector, scale)
 
 
 def read_rows(
-    attention: Attention, query: Tensor, rows: SourceRows, memory: tuple[Tensor, ...]
+    attention: AnyAttention, query: Tensor, rows: SourceRows, memory: tuple[Tensor, ...]
 ) -> Tensor:
     """Contexts ``[N, E]`` of one query per row, ``query [N, H]``, over the sources.
 
@@ -62,7 +64,7 @@ def read_rows(
     """
     key, value, allowed = memory
     known = known_reading(attention, query.shape[-1])
-    if known is not None:
+    if known is not None and isinstance(attention, Attention):
         projected_query = partial(attention.score.project_query, query)
         contexts = attend_to_sources(projected_query, key, value, allowed, rows.sources, *known)
         if contexts is not None:

@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import Attention, Memory, normalizers, scores
+from heedful.attention import Memory, scores
 from heedful.kernels.recurrent_input_feeding import InputFeedingWeights, input_feeding_loop
 from heedful.kernels.recurrent_unrolled import unrolled
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
 from heedful.models.recurrent_attention import keys_and_values, known_reading, read_rows
+from heedful.models.recurrent_mechanism import Reading
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
 
@@ -158,12 +159,10 @@ class _Bahdanau(_DeepOutput):
     """
 
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
-        super().__init__(settings, more=annotation_dim)
-        hidden = settings.hidden_size
-        self.attention = Attention(
-            scores.Additive(hidden, annotation_dim, hidden), _normalizer(settings)
-        )
-        self.readout = _maxout(settings, annotation_dim)
+        width = context_width(settings, annotation_dim)
+        super().__init__(settings, more=width)
+        self.attention, _, self.linear = _reading(settings, annotation_dim)
+        self.readout = _maxout(settings, width)
 
     def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
         return keys_and_values(self.attention, annotations, lengths)
@@ -210,10 +209,11 @@ class _Bahdanau(_DeepOutput):
 
     def prepare(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         key, value, allowed = memory
-        return key, self._shares(value), allowed
+        return (key, self._shares(value), allowed) if self.linear else memory
 
     def _read_shares(self, state: RecurrentState) -> Tensor:
-        return read_rows(self.attention, state.hidden[-1][0], state.rows, state.memory)
+        read = read_rows(self.attention, state.hidden[-1][0], state.rows, state.memory)
+        return read if self.linear else self._shares(read)
 
 
 class _Luong(RecurrentDecoder):
@@ -229,12 +229,21 @@ class _Luong(RecurrentDecoder):
         feeding = bool(settings.input_feeding)
         super().__init__(settings, more=hidden if feeding else 0)
         self.feeding = feeding
-        self.attention = Attention(_luong_score(settings, annotation_dim), _normalizer(settings))
-        self.combine = glorot_linear(annotation_dim + hidden, hidden, bias=False)
+        self.attention, width, self.linear = _reading(settings, annotation_dim)
+        self.combine = glorot_linear(width + hidden, hidden, bias=False)
 
     def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
         key, value, allowed = keys_and_values(self.attention, annotations, lengths)
-        return key, F.linear(value, self.combine.weight[:, : value.shape[-1]]), allowed
+        return key, self._of_contexts(value) if self.linear else value, allowed
+
+    def _of_contexts(self, contexts: Tensor) -> Tensor:
+        """The share of contexts ``[.., A]`` in W_c ``[.., H]``."""
+        return F.linear(contexts, self.combine.weight[:, : contexts.shape[-1]])
+
+    def _read(self, top: Tensor, state: RecurrentState) -> Tensor:
+        """The share ``[N, H]`` of the contexts of one query per row ``[N, H]``."""
+        read = read_rows(self.attention, top, state.rows, state.memory)
+        return read if self.linear else self._of_contexts(read)
 
     def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         by_top = self.combine.weight[:, -self.stack.network.hidden_size :]
@@ -242,6 +251,8 @@ class _Luong(RecurrentDecoder):
             tops, _ = self.stack(embedded, state.hidden)
             key, value, allowed = state.memory
             contexts = self.attention.read(tops, Memory(key, value), allowed)
+            if not self.linear:
+                contexts = self._of_contexts(contexts)
             return torch.tanh(contexts + F.linear(tops, by_top))
         found = self._in_one(embedded, state, state.feed)
         if found is not None:
@@ -253,8 +264,7 @@ class _Luong(RecurrentDecoder):
         for _ in range(count):
             hidden = steps(vector, hidden)
             top = hidden[-1][0]
-            context = read_rows(self.attention, top, state.rows, state.memory)
-            vector = torch.tanh(combine(top) + context)
+            vector = torch.tanh(combine(top) + self._read(top, state))
             vectors.append(vector)
         return torch.stack(vectors, 1)
 
@@ -295,8 +305,8 @@ class _Luong(RecurrentDecoder):
             gates = gates + F.linear(state.feed, by_feed)
         hidden = self.stack.step(gates, state.hidden)
         top = hidden[-1][0]
-        context = read_rows(self.attention, top, state.rows, state.memory)
-        vector = torch.tanh(F.linear(top, self.combine.weight[:, -top.shape[-1] :]) + context)
+        own = F.linear(top, self.combine.weight[:, -top.shape[-1] :])
+        vector = torch.tanh(own + self._read(top, state))
         feed = None if state.feed is None else vector
         return vector, replace(state, hidden=hidden, feed=feed)
 
@@ -307,30 +317,22 @@ def _maxout(settings: RecurrentSettings, annotation_dim: int) -> Maxout:
     )
 
 
-def _luong_score(settings: RecurrentSettings, annotation_dim: int) -> scores.Score:
-    if settings.attention == "luong-dot":
-        return scores.Dot()
-    if settings.attention in ("luong-general", "luong-local-p"):
-        return scores.General(settings.hidden_size, annotation_dim)
-    return scores.Concat(settings.hidden_size, annotation_dim, settings.hidden_size)
+def _reading(settings: RecurrentSettings, annotation_dim: int) -> Reading:
+    return settings.mechanism.build_reading(
+        settings.hidden_size, annotation_dim, settings.max_length
+    )
 
 
-def _normalizer(settings: RecurrentSettings) -> normalizers.Normalizer:
-    if settings.window is not None:
-        return normalizers.LocalPredictive(
-            settings.hidden_size, settings.hidden_size, settings.window
-        )
-    if settings.temperature is not None:
-        return normalizers.GumbelStraightThrough(settings.temperature)
-    if settings.expected is not None:
-        return normalizers.SampledHard(settings.expected)
-    return normalizers.Softmax()
+def context_width(settings: RecurrentSettings, annotation_dim: int) -> int:
+    """Width of the contexts."""
+    with torch.device("meta"):
+        return _reading(settings, annotation_dim).width
 
 
 def recurrent_decoder(settings: RecurrentSettings, annotation_dim: int) -> RecurrentDecoder:
     """The decoder of the settings, for annotations of the given width."""
-    if settings.attention == "none":
+    if settings.attention.name == "none":
         return _FixedVector(settings, annotation_dim)
-    if settings.attention.startswith("luong"):
+    if settings.attention.after_the_cell:
         return _Luong(settings, annotation_dim)
     return _Bahdanau(settings, annotation_dim)

@@ -18,6 +18,7 @@ from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
+from heedful.models.attention_settings import PoolingAttentionSettings
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.text_spans import both_texts, text_mask
@@ -58,6 +59,7 @@ class RecurrentEncoderSettings(EncoderSettings):
     become (u, v, |u − v|, u ∘ v) ("apart"); the latter accepts only pairs."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
+    attention: PoolingAttentionSettings = PoolingAttentionSettings()
 
     @property
     def needs_pairs(self) -> bool:
@@ -107,7 +109,9 @@ class RecurrentTextEncoder(TextEncoder):
         self.pooling: StructuredSelfAttention | None = None
         self.second_pooling: StructuredSelfAttention | None = None
         if settings.pooling == "structured":
-            self.pooling = StructuredSelfAttention(width, settings.attention_size, settings.hops)
+            self.pooling = StructuredSelfAttention(
+                width, settings.attention_size, settings.hops, settings.attention.build()
+            )
             width *= settings.hops
             if self.needs_pairs:
                 self.second_pooling = _sharing(self.pooling)
@@ -180,7 +184,7 @@ class RecurrentTextEncoder(TextEncoder):
 def _sharing(pooling: StructuredSelfAttention) -> StructuredSelfAttention:
     """Another module with the same parameters, whose weights can be watched separately."""
     hops, hidden_dim = pooling.W_s2.shape
-    other = StructuredSelfAttention(pooling.dim, hidden_dim, hops)
+    other = StructuredSelfAttention(pooling.dim, hidden_dim, hops, pooling.normalize)
     other.W_s1, other.W_s2 = pooling.W_s1, pooling.W_s2
     return other
 

@@ -2,21 +2,16 @@
 
 from typing import ClassVar, Literal, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+import torch
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from heedful.attention.normalizers.base import NormalizerSettings
+from heedful.attention.normalizers.gumbel import GumbelStraightThrough
+from heedful.attention.normalizers.local_predictive import LocalPredictive
+from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
+from heedful.models.recurrent_mechanism import RecurrentAttentionSettings
 from heedful.models.registry import PairSettings
-
-AttentionName = Literal[
-    "none",
-    "bahdanau",
-    "luong-dot",
-    "luong-general",
-    "luong-concat",
-    "luong-local-p",
-    "hard-reinforce",
-    "hard-gumbel",
-]
 
 
 class RecurrentSettings(PairSettings):
@@ -38,7 +33,7 @@ class RecurrentSettings(PairSettings):
     decoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     bidirectional: bool = True
     """Whether the encoder reads in both directions."""
-    attention: AttentionName = "bahdanau"
+    attention: RecurrentAttentionSettings = RecurrentAttentionSettings()
     input_feeding: bool | None = None
     """Luong only: whether the attentional vector is part of the next step's input; true by default.
     None with any other attention."""
@@ -57,29 +52,47 @@ class RecurrentSettings(PairSettings):
     """Longest sequence in tokens, END included, on either side."""
 
     @property
-    def learns_by_reward(self) -> bool:
-        return self.attention == "hard-reinforce"
+    def mechanism(self) -> RecurrentAttentionSettings:
+        """The attention, with the window, temperature or expectation of its name."""
+        given: dict[str, NormalizerSettings] = {}
+        if self.window is not None:
+            given["luong-local-p"] = LocalPredictive.Settings(window=self.window)
+        if self.temperature is not None:
+            given["hard-gumbel"] = GumbelStraightThrough.Settings(temperature=self.temperature)
+        if self.expected is not None:
+            given["hard-reinforce"] = SampledHard.Settings(expected=self.expected)
+        own = given.get(self.attention.name)
+        return self.attention if own is None else self.attention.with_default(own)
 
-    @field_validator("attention")
-    @classmethod
-    def _comparable(cls, attention: str, info: ValidationInfo) -> str:
-        if attention == "luong-dot" and info.data.get("bidirectional"):
+    @property
+    def learns_by_reward(self) -> bool:
+        _, normalizer = self.mechanism.score_and_normalizer()
+        with torch.device("meta"):
+            return normalizer.build(1, self.hidden_size).learns_by_reward
+
+    @model_validator(mode="after")
+    def _readable(self) -> "RecurrentSettings":
+        width = self.hidden_size * (2 if self.bidirectional else 1)
+        if self.attention.name == "luong-dot" and self.bidirectional and not self.attention.score:
             raise ValueError(
                 "luong-dot needs states of equal width, but a bidirectional encoder's are twice as "
                 "wide as the decoder's; use luong-general or bidirectional = false"
             )
-        return attention
+        if self.attention.name != "none":
+            with torch.device("meta"):
+                self.mechanism.build_reading(self.hidden_size, width, self.max_length)
+        return self
 
     @field_validator("input_feeding")
     @classmethod
     def _feedable(cls, input_feeding: bool | None, info: ValidationInfo) -> bool | None:
-        attention = info.data.get("attention", "luong")
-        if attention.startswith("luong"):
+        attention = info.data.get("attention")
+        if attention is None or attention.after_the_cell:
             return input_feeding is not False
         if input_feeding is not None:
             raise ValueError(
                 f"input_feeding is only valid for Luong's attention, not for "
-                f"attention = '{attention}'; remove it"
+                f"attention = '{attention.name}'; remove it"
             )
         return None
 
@@ -117,11 +130,12 @@ def _part_of(
     owner: str, what: str, given: Number | None, default: Number, info: ValidationInfo
 ) -> Number | None:
     """The value of a setting that only one kind of attention has; None for other kinds."""
-    attention = info.data.get("attention", owner)
-    if attention == owner:
+    attention = info.data.get("attention")
+    name = owner if attention is None else attention.name
+    if name == owner:
         return default if given is None else given
     if given is not None:
         raise ValueError(
-            f"{what} is only valid with attention = '{owner}', not '{attention}'; remove it"
+            f"{what} is only valid with attention = '{owner}', not '{name}'; remove it"
         )
     return None
