@@ -442,6 +442,30 @@ def test_the_report_is_made_again_without_training(
     assert {file.name: file.read_bytes() for file in out.glob("report.*")} == before
 
 
+def test_a_report_of_a_part_is_made_of_what_is_there(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "part"
+    shutil.copytree(whole, out)
+    record = json.loads((out / "comparison.json").read_text())
+    record["trainings"][3] |= {"state": "running"}  # dropout=0.2, seed 4
+    (out / "comparison.json").write_text(json.dumps(record))
+    for name in ("dropout-0.0/seed-3", "dropout-0.2/seed-3"):
+        (out / name / "test.json").unlink()
+    assert compare("--report", out)[0] == 0
+    report = json.loads((out / "report.json").read_text())
+    assert report["unfinished"] == [{"variant": "dropout=0.2", "seed": 4}]
+    assert report["seconds_left"] >= 0
+    assert [len(variant["runs"]) for variant in report["variants"]] == [2, 1]
+    assert len(report["variants"][0]["test"]["BLEU"]["values"]) == 1
+    assert report["variants"][1]["against_baseline"] == []
+    text = (out / "report.md").read_text()
+    assert "The test set is used when all trainings have ended" in text
+    assert "dropout=0.2, seed 4 | not finished" in text
+    for training in record["trainings"]:
+        training["state"] = "waiting"
+    (out / "comparison.json").write_text(json.dumps(record))
+    assert compare("--report", out) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -219,7 +219,10 @@ def _finish(folder: Path, as_json: bool) -> None:
         print(json.dumps(found, ensure_ascii=False, indent=1))
     else:
         table = main_table(found)
-        draw([] if table is None else [table.table()])
+        if table is None:
+            notice("no training is complete yet")
+        else:
+            draw([table.table()])
     if found["failed"]:
         notice(f"{len(found['failed'])} trainings failed; the report lists them")
         raise typer.Exit(1)

@@ -51,8 +51,9 @@ class _Summed:
 
 def figures_of(runs: Sequence[Values]) -> dict[str, Values]:
     """The test figures: means over seeds with intervals; those of one seed over examples."""
-    found = {}
-    for name in runs[0]["test"]:
+    found: dict[str, Values] = {}
+    runs = [run for run in runs if run["test"]]
+    for name in runs[0]["test"] if runs else ():
         values = [run["test"][name] for run in runs if name in run["test"]]
         interval, over = t_interval(values), "seeds"
         if interval is None and (statistics := _summed(runs, name)) is not None:
@@ -77,6 +78,7 @@ def compare_runs(baseline: Sequence[Values], runs: Sequence[Values]) -> list[Val
     ``seeds_p`` is the paired t test over the seeds that both have. ``bootstrap_p`` and
     ``randomisation_p`` resample examples; they are None if the test examples differ.
     """
+    baseline, runs = ([run for run in some if run["test"]] for some in (baseline, runs))
     seeds = {run["seed"] for run in baseline} & {run["seed"] for run in runs}
     first = [run for run in baseline if run["seed"] in seeds]
     second = [run for run in runs if run["seed"] in seeds]
@@ -134,6 +136,9 @@ def _summed(runs: Sequence[Values], name: str) -> Statistics | None:
 
 def lengths_of(runs: Sequence[Values]) -> list[Values]:
     """Each figure by the length of the input, over all seeds."""
+    runs = [run for run in runs if run["test"]]
+    if not runs:
+        return []
     examples = (runs[0]["_test"] or {}).get("examples")
     if examples is None:
         return []

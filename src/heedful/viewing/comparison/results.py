@@ -70,6 +70,7 @@ def results_of(folder: Path) -> Values:
         "task": found.task,
         "budget": found.budget,
         "compared_by": found.compared_by,
+        "is_tested": any(run["_is_tested"] for own in whole.values() for run in own),
         "higher_is_better": found.higher,
         "baseline": found.baseline,
         "seeds": found.seeds,
@@ -122,6 +123,7 @@ def _run(folder: Path, training: Training, by: str) -> Values:
         "curve": [point._asdict() for point in loss_curve(records, by)],
         "parameters": _parameters(run),
         "_test": test,
+        "_is_tested": run.recipe.is_tested,
         "_samples": _samples(run),
     }
 

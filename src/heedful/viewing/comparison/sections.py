@@ -107,7 +107,7 @@ def main_table(report: Values) -> Section | None:
     variants = done(report)
     if not variants:
         return None
-    is_tested = bool(variants[0]["test"])
+    is_tested = all(variant["test"] for variant in variants)
     part = "test" if is_tested else "validation"
     by = report["compared_by"]
     names = list(variants[0][part])
@@ -142,10 +142,15 @@ def main_table(report: Values) -> Section | None:
 def _about_intervals(report: Values, variants: Sequence[Values], part: str, first: str) -> str:
     over = variants[0][part][first]["interval"]
     count = len(report["seeds"])
+    why = (
+        "The recipe has no test set"
+        if not report["is_tested"]
+        else "The test set is used when all trainings have ended"
+    )
     where = (
         "Scores on the test set, which each run was scored on once."
         if part == "test"
-        else "The recipe has no test set: figures of the chosen checkpoints on the validation data."
+        else f"{why}: figures of the chosen checkpoints on the validation data."
     )
     intervals = {
         "seeds": f"Means over {count} seeds; in brackets, 95 % t intervals over seeds.",
