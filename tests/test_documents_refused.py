@@ -10,7 +10,7 @@ from heedful.data.documents.branches import with_branches
 from heedful.data.protected.pairs import Rules
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
-from heedful.inference.files import translate_document
+from heedful.inference.document_files import translate_document
 from heedful.inference.translation import Translation
 from markup_help import opened
 from serving_help import translator

@@ -14,7 +14,7 @@ from heedful.data import memory as memory_module
 from heedful.data.documents import open_document
 from heedful.data.memory import Entry, Match, Memory
 from heedful.data.protected.pairs import Rules
-from heedful.inference.files import translate_document
+from heedful.inference.document_files import translate_document
 from heedful.tasks.pairs.run import open_pair_run
 from serving_help import small_run, translator
 

@@ -17,7 +17,7 @@ from heedful.data.protected.numbers import locale_of
 from heedful.data.protected.pairs import Rules
 from heedful.data.units import Unit
 from heedful.evaluation.checks import check_units
-from heedful.inference.files import translate_document
+from heedful.inference.document_files import translate_document
 from heedful.serving import Served
 from serving_help import serving, translator
 

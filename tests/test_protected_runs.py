@@ -11,7 +11,7 @@ from heedful.data.documents.html import HtmlDocument
 from heedful.data.protected.spans import find_spans
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
-from heedful.inference.files import translate_document
+from heedful.inference.document_files import translate_document
 from heedful.runs.recipe import check_recipe
 
 RULES = ["tags", "printf", "number", "url"]

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from heedful.data.protected.pairs import Rules
-from heedful.inference.files import translate_document
+from heedful.inference.document_files import translate_document
 from heedful.serving import Served
 from markup_help import opened
 from serving_help import serving, translator

@@ -11,7 +11,7 @@ import pytest
 from heedful.data.documents.formats import FILE_EXTENSIONS, TABLES
 from heedful.data.memory import Entry, Memory
 from heedful.data.protected.pairs import Rules
-from heedful.inference.files import translate_document
+from heedful.inference.document_files import translate_document
 from heedful.serving import Limits, Served
 from heedful.serving.keys import Keys, new_key
 from markup_help import opened

@@ -10,7 +10,7 @@ import pytest
 from heedful.data.documents.html import HtmlDocument
 from heedful.data.protected.spans import find_spans
 from heedful.decoding import SearchOptions
-from heedful.inference.files import translate_document
+from heedful.inference.document_files import translate_document
 from heedful.inference.span_placement import PLACED, PlacingTranslator, place_spans, remove_spans
 from serving_help import translator
 

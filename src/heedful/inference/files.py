@@ -1,33 +1,28 @@
-"""Translation of files: text files line by line, and documents in place."""
+"""Translation of text files line by line; opening of output files."""
 
 import contextlib
+import gzip
 import json
 import os
 import re
 import select
 import stat
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
-from heedful.data.documents import Document
 from heedful.data.memory import Memory
-from heedful.data.protected.known import KnownSpans
 from heedful.data.readers import read_line_blocks
 from heedful.data.readers.opening import STANDARD_INPUT
 from heedful.decoding import SearchOptions
-from heedful.inference.document_texts import DocumentTexts
 from heedful.inference.line_input import source_blocks
 from heedful.inference.line_windows import WINDOW, windows
 from heedful.inference.memory_first import translate_with_memory
-from heedful.inference.span_placement import PlacingTranslator
 from heedful.inference.translation import Translation
 from heedful.inference.translation_window import Advance
 from heedful.inference.translator import Translator
@@ -150,98 +145,6 @@ def write_lines(windows: Iterable[Iterable[str]], output: Path | None, noun: str
         )
 
 
-def translate_document(
-    translator: Translator,
-    document: Document,
-    output: Path | None,
-    *,
-    options: SearchOptions,
-    memory: Memory | None = None,
-    advance: Advance | None = None,
-) -> list[Translation]:
-    """Translate a document; everything except its targets is unchanged.
-
-    Args:
-        translator: the predictor.
-        document: the opened file.
-        output: the file to write; standard output if None.
-        options: search settings.
-        memory: exact matches with the markup of the segment are taken from it, and marked as such.
-        advance: called with progress.
-
-    Returns:
-        The translations of its segments.
-
-    Raises:
-        UserError: the output cannot be written; nothing is left behind.
-    """
-    known = KnownSpans(document.segments, document.spans)
-    own = _keeping(translator, document, known)
-    made = translate_with_memory(
-        own,
-        memory or Memory(),
-        windows([text] for text in document.segments),
-        options=options,
-        scores=False,
-        contexts=document.contexts,
-        keeps=known.keeps,
-        advance=advance,
-    )
-    found = list(chain.from_iterable(made))
-    _translate_refused(own, document, found, options)
-    kinds = [None if one.match is None else one.match.kind for one in found]
-    document.fill([one.text for one in found], kinds)
-    _tell_matches(document, found)
-    if output is not None:
-        document.write(output)
-        return found
-    sys.stdout.buffer.write(document.contents())
-    sys.stdout.buffer.flush()
-    return found
-
-
-def _translate_refused(
-    translator: Translator | PlacingTranslator,
-    document: Document,
-    found: list[Translation],
-    options: SearchOptions,
-) -> None:
-    """Translate the words of segments one by one where the translation has other markup."""
-    refused = DocumentTexts([document]).refused([one.text for one in found])
-    if not refused:
-        return
-    made = chain.from_iterable(
-        translator.translate_windows(
-            windows([text] for text in refused.words), options=options, scores=False
-        )
-    )
-    for number, text in refused.joined([one.text for one in made]).items():
-        found[number] = Translation(document.segments[number], text)
-    segments = "segments were" if len(refused) > 1 else "segment was"
-    notice(f"{document.name}: {len(refused):,} {segments} translated in pieces to keep the markup")
-
-
-def _tell_matches(document: Document, found: Sequence[Translation]) -> None:
-    """Print how many translations are from the memory."""
-    reused = Counter(one.match.kind for one in found if one.match is not None)
-    if reused:
-        several = sum(bool(one.match and one.match.others) for one in found)
-        counts = " and ".join(f"{count:,} {kind}" for kind, count in reused.most_common())
-        more = f", {several:,} of them with other translations in it" if several else ""
-        notice(f"{document.name}: {counts} matches taken from the memory{more}")
-
-
-def _keeping(
-    translator: Translator, document: Document, known: KnownSpans
-) -> Translator | PlacingTranslator:
-    """A translator that keeps the document's markup, by placeholders or by word alignment."""
-    if translator.protection.rules is None and translator.aligns:
-        return PlacingTranslator(translator, known=known)
-    if not document.spans:
-        return translator
-    return translator.with_known_spans(known)
-
-
 def check_output(path: Path | None) -> None:
     """Check in advance that a file can be written.
 
@@ -271,13 +174,22 @@ def _line(one: Translation, line_format: LineFormat) -> str:
 
 
 @contextlib.contextmanager
-def opened_output(output: Path | None) -> Iterator[IO[bytes]]:
-    """A file that is written atomically; standard output if None."""
+def opened_output(output: Path | None, *, compresses: bool = False) -> Iterator[IO[bytes]]:
+    """A file that is written atomically; standard output if None.
+
+    Args:
+        output: the file.
+        compresses: whether it is compressed if its name ends in ``.gz``.
+    """
     if output is None:
         yield sys.stdout.buffer
         return
     with atomic_file(output) as file:
-        yield file
+        if not compresses or output.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="") as packed:
+            yield cast(IO[bytes], packed)
 
 
 @contextlib.contextmanager

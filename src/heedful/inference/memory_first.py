@@ -1,6 +1,6 @@
 """Translation with a memory: exact matches are taken from it, other texts are translated."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from heedful.data.memory import Match, Memory
@@ -22,6 +22,7 @@ def translate_with_memory(
     contexts: Sequence[str | None] | None = None,
     keeps: Callable[[str, str], bool] = lambda text, target: True,
     advance: Advance | None = None,
+    counts: Counter[str] | None = None,
 ) -> Iterator[list[Translation]]:
     """The same as :meth:`Translator.translate_windows`, with exact matches from the memory.
 
@@ -35,6 +36,7 @@ def translate_with_memory(
         contexts: the context of each text, in the order of all windows; None for none.
         keeps: whether a match may be used for a text.
         advance: called with progress.
+        counts: see :meth:`Translator.translate_windows`.
     """
     pending: deque[tuple[Sequence[str], list[Match | None]]] = deque()
     known = iter(contexts or ())
@@ -52,7 +54,12 @@ def translate_with_memory(
             yield [text for text, match in zip(block, found, strict=True) if match is None]
 
     for made in translator.translate_windows(
-        rest(), options=options, scores=scores, alignments=alignments, advance=advance
+        rest(),
+        options=options,
+        scores=scores,
+        alignments=alignments,
+        advance=advance,
+        counts=counts,
     ):
         block, found = pending.popleft()
         own = iter(made)

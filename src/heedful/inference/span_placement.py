@@ -5,7 +5,7 @@ single span is put between the words where it separates the weights as it does i
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -306,6 +306,7 @@ class PlacingTranslator:
         scores: bool = True,
         alignments: bool = False,
         advance: Advance | None = None,
+        counts: Counter[str] | None = None,
     ) -> Iterator[list[Translation]]:
         """Like :meth:`Translator.translate_windows`; texts with spans have no alignment."""
         pending: deque[list[tuple[str, TextWithoutSpans]]] = deque()
@@ -317,7 +318,12 @@ class PlacingTranslator:
                 yield [bare.text for _, bare in own]
 
         for made in self.translator.translate_windows(
-            bare_blocks(), options=options, scores=scores, alignments=True, advance=advance
+            bare_blocks(),
+            options=options,
+            scores=scores,
+            alignments=True,
+            advance=advance,
+            counts=counts,
         ):
             pairs = zip(pending.popleft(), made, strict=True)
             yield [with_spans(text, bare, one, alignments) for (text, bare), one in pairs]

@@ -84,26 +84,30 @@ class Translator(Searcher):
         scores: bool = True,
         alignments: bool = False,
         advance: Advance | None = None,
+        counts: Counter[str] | None = None,
     ) -> Iterator[list[Translation]]:
         """The same as `translate`, window by window; texts of a window are batched together.
 
-        Without ``scores``, scores may be NaN if an engine does not compute them.
+        Without ``scores``, scores may be NaN if an engine does not compute them. With ``counts``,
+        texts that were split or cut off are added there; call :meth:`warn` after the last of
+        several calls.
         """
         options = options or self.options
         if self.engine is not None:
             self.engine.check(options)
         if alignments:
             self.require_alignments()
-        counts: Counter[str] = Counter()
+        own: Counter[str] = Counter() if counts is None else counts
         start = 0
         for block in blocks:
             window = Window(self, list(block), start, options, scores, alignments, advance)
             translations = window.translate()
-            counts["split"] += sum(one.parts > 1 for one in translations)
-            counts["at limit"] += sum(one.at_limit for one in translations)
+            own["split"] += sum(one.parts > 1 for one in translations)
+            own["at limit"] += sum(one.at_limit for one in translations)
             start += len(block)
             yield translations
-        self._warn(counts)
+        if counts is None:
+            self.warn(own)
 
     def translate_running(
         self, texts: TextSupplier, *, options: SearchOptions, alignments: bool = False
@@ -117,7 +121,7 @@ class Translator(Searcher):
         for made in translated_stream(self, texts, options, alignments=alignments):
             counts["at limit"] += sum(one.at_limit for _, one in made)
             yield made
-        self._warn(counts)
+        self.warn(counts)
 
     def trace(
         self,
@@ -198,7 +202,8 @@ class Translator(Searcher):
         """
         return alternatives(self, text, prefix, count)
 
-    def _warn(self, counts: Counter[str]) -> None:
+    def warn(self, counts: Counter[str]) -> None:
+        """Print notices about texts that were split or cut off."""
         if counts["split"]:
             self.notify(
                 f"{_lines(counts['split'])} longer than the model's {self.max_length:,} tokens: "

@@ -6,13 +6,20 @@ Only the bytes of targets are edited; the file is not serialised again.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heedful.data.documents.base import Document
 from heedful.data.documents.formats import FORMATS, Columns, Opening, detect_format
 from heedful.data.readers.opening import STANDARD_INPUT, open_input
 from heedful.data.readers.text import codec_name
 
-__all__ = ["Columns", "Document", "open_document"]
+if TYPE_CHECKING:
+    from heedful.data.documents.sections import Sections
+
+__all__ = ["Columns", "Document", "open_document", "open_sections"]
+
+_SMALLEST = 4 << 20
+"""Files of fewer bytes are read as a whole."""
 
 
 def open_document(
@@ -50,3 +57,44 @@ def open_document(
         if found is None:
             return None
         return found.open(b"".join(file.chunks()), name, Opening(encoding, source, target, columns))
+
+
+def open_sections(
+    path: str | Path,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    encoding: str | None = None,
+    form: str | None = None,
+    columns: Columns | None = None,
+    smallest: int = _SMALLEST,
+) -> "Sections | None":
+    """A large document in sections, for bounded memory; None if it has to be read as a whole.
+
+    PO, CSV, TSV, XLIFF 1 and TMX files can be read in sections. The file is read twice: errors are
+    found before the first section is translated.
+
+    Args:
+        path: the file; for the other arguments see `open_document`.
+        source: the source language.
+        target: the target language.
+        encoding: encoding of the text.
+        form: the format.
+        columns: the columns of a table.
+        smallest: smallest size of the file in bytes.
+
+    Raises:
+        UserError: the format cannot be detected.
+    """
+    if str(path) == STANDARD_INPUT or not Path(path).is_file():
+        return None
+    if Path(path).stat().st_size < smallest:
+        return None
+    with open_input(path) as file:
+        known = None if form is None else FORMATS[form]
+        found = known or detect_format(file.name, file.head(), encoding, columns)
+    if found is None:
+        return None
+    from heedful.data.documents.sections import find_sections
+
+    return find_sections(Path(path), found, Opening(encoding, source, target, columns))

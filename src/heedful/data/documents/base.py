@@ -2,7 +2,7 @@
 
 import gzip
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -58,7 +58,14 @@ class Document(ABC):
         """Markup in segments that the format defines; translations must contain it."""
         self.matches: Sequence[str | None] = ()
         """The kind of memory match of each filled segment; None for others."""
+        self.reports: Callable[[int, str], None] | None = None
+        """Called with a number and a text instead of printing them as a notice."""
         self._filled: bytes | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of segments."""
+        return len(self.segments)
 
     @property
     def is_for_translation(self) -> bool:
@@ -83,8 +90,15 @@ class Document(ABC):
             raise ValueError(f"{len(translations)} translations for {len(self.segments)} segments")
         empty = sum(not translation.strip() for translation in translations)
         if empty:
-            notice(f"{self.name}: {empty} empty translations left their targets empty")
+            self.report(empty, "empty translations left their targets empty")
         self._filled = self._with(translations)
+
+    def report(self, count: int, text: str) -> None:
+        """Print a notice, or tell it to whom the document belongs to."""
+        if self.reports is not None:
+            self.reports(count, text)
+        else:
+            notice(f"{self.name}: {count} {text}")
 
     def accepts(self, place: int, translation: str) -> bool:
         """Whether the translation of a segment has the markup of the segment.

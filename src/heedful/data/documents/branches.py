@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from heedful.basics.notices import notice
 from heedful.data.documents.base import Document
 from heedful.data.memory import Memory
 from heedful.data.protected.messages import Message, Piece
@@ -44,7 +43,7 @@ class BranchDocument(Document):
         self._document, self._language = document, language
         self._messages: list[Message | None] = []
         self._places: list[tuple[int, Piece | None]] = []
-        self.spans = dict(document.spans)
+        self.spans, self.reports = dict(document.spans), document.reports
         contexts = document.contexts or [None] * len(document.segments)
         for number, (text, context) in enumerate(zip(document.segments, contexts, strict=True)):
             message = None if document.spans.get(text) else Message.parse(text)
@@ -94,9 +93,10 @@ class BranchDocument(Document):
         whole = [self._whole(number, own, refused) for number, own in enumerate(found)]
         self._document.fill(whole, kinds)
         if refused:
-            notice(
-                f"{self.name}: {len(refused)} messages whose branches lack arguments in their "
-                "translation; these branches were left untranslated"
+            self.report(
+                len(refused),
+                "messages whose branches lack arguments in their translation; these branches were "
+                "left untranslated",
             )
         return self._document.contents()
 

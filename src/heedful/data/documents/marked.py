@@ -10,7 +10,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from heedful.basics.notices import notice
 from heedful.data.documents.base import without_forbidden
 from heedful.data.documents.text_spans import TextSpanDocument
 
@@ -122,9 +121,10 @@ class MarkedDocument(TextSpanDocument):
         self._unmatched = 0
         data = self._encoded(self._rendered(0, len(self.text), 0))
         if self._unmatched:
-            notice(
-                f"{self.name}: {self._unmatched} translations have other markup than their source; "
-                "these texts were left untranslated"
+            self.report(
+                self._unmatched,
+                "translations have other markup than their source; these texts were left "
+                "untranslated",
             )
         return data
 

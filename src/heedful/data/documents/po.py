@@ -47,10 +47,24 @@ class PoDocument(Document):
     """The entries with an empty ``msgstr``; a plural form is filled from its source.
 
     Forms of an entry with the same source share a segment.
+
+    Args:
+        data: the uncompressed bytes of the file.
+        name: the name in messages.
+        source: the source language.
+        target: the target language.
+        encoding: encoding of the text; default: that of the header.
+        header: the header that holds at the beginning, for a part of a file.
     """
 
     def __init__(
-        self, data: bytes, name: str, source: str | None, target: str | None, encoding: str | None
+        self,
+        data: bytes,
+        name: str,
+        source: str | None,
+        target: str | None,
+        encoding: str | None,
+        header: Header | None = None,
     ) -> None:
         super().__init__(name)
         self._data = data
@@ -60,16 +74,17 @@ class PoDocument(Document):
         self._encoding = said if has_mark else said.removesuffix("-sig")
         self._lines = self._decode().split("\n")
         self._slots: list[Slot] = []
-        header = Header()
+        self.header = header or Header()
+        """The header that holds at the end of the file."""
         for entry in parse_catalogue((line.removesuffix("\r") for line in self._lines), name):
             if isinstance(entry, Obsolete):
                 continue
             if entry.is_header:
-                header = parse_header(entry)
-                if is_turned(name, header, source, target):
-                    raise not_in_file(str(target), name, [header.language])
+                self.header = parse_header(entry)
+                if is_turned(name, self.header, source, target):
+                    raise not_in_file(str(target), name, [self.header.language])
             else:
-                self._add(entry, header)
+                self._add(entry, self.header)
 
     def _add(self, entry: Entry, header: Header) -> None:
         places: dict[str, int] = {}

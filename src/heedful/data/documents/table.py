@@ -31,6 +31,14 @@ class Cell(NamedTuple):
     quoted: bool
 
 
+class Layout(NamedTuple):
+    """The delimiter of a table, and the indices of the columns of sources and targets."""
+
+    delimiter: str
+    source: int
+    target: int
+
+
 class TableDocument(TextSpanDocument):
     """The rows of a table with an empty target; all texts of a column if it is also the target.
 
@@ -42,6 +50,7 @@ class TableDocument(TextSpanDocument):
         target: the column of targets.
         delimiter: the delimiter of TSV files; None for CSV, whose delimiter is detected.
         encoding: encoding of the text; default: by its byte order mark, else UTF-8.
+        layout: that of the rows before, for a part of a table; its first row is like others.
     """
 
     bilingual: ClassVar[bool] = True
@@ -54,9 +63,10 @@ class TableDocument(TextSpanDocument):
         target: str,
         delimiter: str | None = None,
         encoding: str | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self._columns, self._is_csv = (source, target), delimiter is None
-        self._delimiter = delimiter or ""
+        self.delimiter, self._layout = delimiter or "", layout
         self._missing: list[int] = []
         """Number of delimiters that the row of each segment lacks before its target."""
         self._sources: list[Cell] = []
@@ -64,14 +74,17 @@ class TableDocument(TextSpanDocument):
 
     def find(self) -> None:
         start = 0
-        if self._is_csv and (said := _SEP.match(self.text)):
-            self._delimiter, start = said[1], said.end()
+        if self._layout is not None:
+            self.delimiter = self._layout.delimiter
+        elif self._is_csv and (said := _SEP.match(self.text)):
+            self.delimiter, start = said[1], said.end()
         elif self._is_csv:
-            self._delimiter = self._detected()
+            self.delimiter = self._detected()
         own, other, has_header = self._column_places(start)
+        self.layout = Layout(self.delimiter, own, other)
         line = self.line_of(start)
         at = start
-        for number, row in enumerate(_rows(self.text, start, self._delimiter)):
+        for number, row in enumerate(rows(self.text, start, self.delimiter)):
             line += len(re.findall(r"\r\n|[\r\n]", self.text[at : row[0].start]))
             at = row[0].start
             self._check(row)
@@ -96,7 +109,7 @@ class TableDocument(TextSpanDocument):
         )
         if (was_quoted and self._is_csv) or self._needs_quotes(text):
             text = '"' + text.replace('"', '""') + '"'
-        return self._delimiter * self._missing[place] + text
+        return self.delimiter * self._missing[place] + text
 
     def _add_row(self, row: Sequence[Cell], own: int, other: int, source: str) -> None:
         if not source.strip():
@@ -108,7 +121,7 @@ class TableDocument(TextSpanDocument):
         self._sources.append(row[own])
 
     def _needs_quotes(self, text: str) -> bool:
-        if any(sign in text for sign in (self._delimiter, "\r", "\n")):
+        if any(sign in text for sign in (self.delimiter, "\r", "\n")):
             return True
         return '"' in text if self._is_csv else text.startswith('"')
 
@@ -127,7 +140,9 @@ class TableDocument(TextSpanDocument):
 
     def _column_places(self, start: int) -> tuple[int, int, bool]:
         """The indices of the columns, and whether the first row has their names."""
-        first = next(_rows(self.text, start, self._delimiter), [])
+        if self._layout is not None:
+            return self._layout.source, self._layout.target, False
+        first = next(rows(self.text, start, self.delimiter), [])
         names = [self._text_of(cell).strip() for cell in first]
         found = [self._place(wanted, names) for wanted in self._columns]
         return found[0], found[1], not all(wanted.isdecimal() for wanted in self._columns)
@@ -148,18 +163,18 @@ class TableDocument(TextSpanDocument):
         """The delimiter with which the columns exist and most rows have the same length."""
 
         def fit(delimiter: str) -> tuple[bool, int, int]:
-            rows = list(islice(_rows(self.text, 0, delimiter), _ROWS))
-            names = [self._text_of(cell).strip() for cell in rows[0]] if rows else []
+            first = list(islice(rows(self.text, 0, delimiter), _ROWS))
+            names = [self._text_of(cell).strip() for cell in first[0]] if first else []
             exist = all(
                 int(one) <= len(names) if one.isdecimal() else one in names for one in self._columns
             )
-            width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+            width, count = Counter(map(len, first)).most_common(1)[0] if first else (0, 0)
             return exist, count if width > 1 else 0, width
 
         return max(DELIMITERS, key=fit)
 
 
-def _rows(text: str, start: int, delimiter: str) -> Iterator[list[Cell]]:
+def rows(text: str, start: int, delimiter: str) -> Iterator[list[Cell]]:
     """The rows of a table; a blank line is a row with one blank cell."""
     row: list[Cell] = []
     place = start

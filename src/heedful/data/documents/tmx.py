@@ -1,6 +1,7 @@
 """TMX documents: the target is added to units that lack it, marked for review by a ``prop``."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from heedful.data.documents.base import Edit
@@ -16,14 +17,31 @@ PROP = f'<prop type="{REVIEW_TYPE}">{REVIEW_TEXT}</prop>'
 
 
 class TmxDocument(XmlDocument):
-    """The units with the source language whose target is absent or empty."""
+    """The units with the source language whose target is absent or empty.
+
+    Args:
+        data: the uncompressed bytes of the file.
+        name: the name in messages.
+        source: the source language.
+        target: the target language.
+        encoding: its encoding, if given.
+        others: how often each code occurs in the whole file, for a part of it.
+    """
 
     def __init__(
-        self, data: bytes, name: str, source: str, target: str, encoding: str | None
+        self,
+        data: bytes,
+        name: str,
+        source: str,
+        target: str,
+        encoding: str | None,
+        others: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(data, name, encoding, "TMX")
         self._targets: list[tuple[etree._Element, etree._Element | None]] = []
         codes: Counter[str] = Counter()
+        self.codes = codes
+        """How often each language code occurs."""
         for unit in self.root.iter("{*}tu"):
             check_references(unit, name)
             codes.update(code for code, _ in unit_variants(unit))
@@ -31,7 +49,8 @@ class TmxDocument(XmlDocument):
         if codes and choose(source, list(codes)) is None:
             raise not_in_file(source, name, codes)
         # New variants are written with the code that the file itself uses most for the language.
-        own = [code for code, _ in codes.most_common() if takes(target, code)]
+        found = Counter(others or codes).most_common()
+        own = [code for code, _ in found if takes(target, code)]
         self._code = own[0] if own else target
 
     def edit(self, place: int, content: str) -> Edit:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from xml.parsers import expat
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
 from heedful.data.documents.base import Document, Edit, without_forbidden
 from heedful.data.readers.kinds import xml_encoding
 from heedful.data.readers.markup import Segment, split_codes, write_segment
@@ -100,11 +99,12 @@ class XmlDocument(Document):
                 edits.append(self.edit(place, content.replace("\n", self._newline)))
                 unmatched += not matched
         if forbidden:
-            notice(f"{self.name}: {forbidden} characters that XML cannot hold were left out")
+            self.report(forbidden, "characters that XML cannot hold were left out")
         if unmatched:
-            notice(
-                f"{self.name}: {unmatched} translations have other inline codes than their source; "
-                "these codes were written as plain text"
+            self.report(
+                unmatched,
+                "translations have other inline codes than their source; these codes were written "
+                "as plain text",
             )
         result = _edited(self._bytes, [*self.edits_of_root(), *edits] if edits else [])
         expat.ParserCreate("utf-8").Parse(result, True)  # well-formed; a tree would take memory

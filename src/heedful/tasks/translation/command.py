@@ -1,7 +1,6 @@
 """``heedful translate``: translate text or documents with one run or an ensemble of runs."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +26,7 @@ from heedful.tasks.translation.input_format import Format
 
 if TYPE_CHECKING:
     from heedful.data.documents import Document
+    from heedful.data.documents.sections import Sections
     from heedful.data.memory import Memory
     from heedful.decoding import SearchOptions
     from heedful.inference.files import LineFormat
@@ -331,12 +331,11 @@ def _translate_document(
     translator: "Translator",
     search: "SearchOptions",
     line_format: "LineFormat",
-    document: "Document",
+    document: "Document | Sections",
     memory: "Memory | None",
 ) -> bool:
     """Translate a document; returns whether ``--strict`` was given and serious findings remain."""
-    from heedful.data.documents.branches import with_branches
-    from heedful.inference.files import translate_document
+    from heedful.tasks.translation.document_command import translate_file
 
     file, output = options.file, options.output
     if line_format.json or line_format.scores or options.alignments is not None:
@@ -346,39 +345,12 @@ def _translate_document(
         )
     if options.encoding is not None and document.declares_encoding:
         raise UserError(f"{file} declares its encoding; leave out --encoding")
-    document = with_branches(document, translator.protection.rules, memory)
-    total = len(document.segments)
-    with bar("translating", file, output, "segments", total) as advance:
-        found = translate_document(
-            translator, document, output, options=search, memory=memory, advance=advance
-        )
-    return _findings(document, [one.text for one in found], translator) and options.strict
+    counts = translate_file(file, output, translator, search, document, memory)
+    return bool(counts) and options.strict
 
 
-def _findings(document: "Document", translations: Sequence[str], translator: "Translator") -> bool:
-    """Print the findings of the checks by kind; returns whether one of them is serious."""
-    from heedful.basics.notices import notice
-    from heedful.data.protected.choosing import ALWAYS
-    from heedful.data.protected.pairs import Rules
-    from heedful.data.units import Unit
-    from heedful.evaluation.checks import SERIOUS, check_units
-
-    rules = translator.protection.rules or Rules(
-        ALWAYS, translator.source_language, translator.target_language
-    )
-    pairs = zip(document.segments, translations, strict=True)
-    units = (Unit(str(number), *pair) for number, pair in enumerate(pairs, start=1))
-    counts = Counter(
-        one.check for _, found in check_units(units, rules) for one in found if one.check in SERIOUS
-    )
-    if counts:
-        by_check = ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
-        notice(f"{document.name}: {by_check}; see heedful check")
-    return bool(counts)
-
-
-def _document(options: Translate, translator: "Translator") -> "Document | None":
-    from heedful.data.documents import open_document
+def _document(options: Translate, translator: "Translator") -> "Document | Sections | None":
+    from heedful.data.documents import open_document, open_sections
 
     form, columns = options.form, columns_of(options.source_column, options.target_column)
     is_stream = form is Format.AUTO and _is_pipe(options.file)
@@ -386,11 +358,11 @@ def _document(options: Translate, translator: "Translator") -> "Document | None"
         raise UserError("a table on standard input needs --format csv or --format tsv")
     if is_stream or form is Format.LINES or (form is Format.TSV and columns is None):
         return None
-    return open_document(
-        options.file,
-        source=options.source or translator.source_language,
-        target=options.target or translator.target_language,
-        encoding=options.encoding,
-        form=None if form is Format.AUTO else form.value,
-        columns=columns,
-    )
+    opening: dict[str, Any] = {
+        "source": options.source or translator.source_language,
+        "target": options.target or translator.target_language,
+        "encoding": options.encoding,
+        "form": None if form is Format.AUTO else form.value,
+        "columns": columns,
+    }
+    return open_sections(options.file, **opening) or open_document(options.file, **opening)
