@@ -226,7 +226,7 @@ def test_every_part_is_in_the_table() -> None:
             if inspect.isclass(part) and issubclass(part, torch.nn.Module) and part not in bases:
                 assert name in named, f"{room.__name__}.{name}"
     kinds = ("padding", "causal", "window", "block", "document", "prefix", "function")
-    for mask in (*kinds, "sinks", "axial", "neighbourhood"):
+    for mask in (*kinds, "sinks", "axial", "neighbourhood", "top_blocks"):
         assert mask in named
 
 

@@ -184,6 +184,16 @@ def _normalizers() -> dict[str, Mechanism]:
     }
 
 
+def _top_blocks() -> Mechanism:
+    chosen = masks.top_blocks(toy.QUERIES, toy.KEYS, size=2, count=1, causal=False)
+
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        mask = masks.causal() & masks.top_blocks(query, key, size=64, count=4)
+        return attend(query, key, value, mask=mask)
+
+    return Mechanism(lambda: toy.by_mask(chosen), forward, nn.Module())
+
+
 def _masks() -> dict[str, Mechanism]:
     return {
         "padding": _mask(masks.padding(torch.tensor([3])), masks.padding(torch.tensor([1000]))),
@@ -199,6 +209,7 @@ def _masks() -> dict[str, Mechanism]:
         ),
         "axial": _mask(masks.axial((2, 2), 1), masks.axial((32, 32), 1)),
         "neighbourhood": _mask(masks.neighbourhood((1, 4), 1), masks.neighbourhood((32, 32), 3)),
+        "top-blocks": _top_blocks(),
         "function": _mask(masks.function(_even), masks.function(_even)),
         "numbers": _mask(_numbers(4), _numbers(T)),
     }

@@ -25,6 +25,7 @@ from heedful.attention.masks.kinds import (
     window,
 )
 from heedful.attention.masks.settings import MaskSettings, register_mask
+from heedful.attention.masks.top_blocks import top_blocks
 from heedful.attention.masks.torch_masks import from_torch
 from heedful.attention.masks.use import dense_mask, split_mask
 
@@ -49,5 +50,6 @@ __all__ = [
     "register_mask",
     "sinks",
     "split_mask",
+    "top_blocks",
     "window",
 ]
