@@ -80,6 +80,10 @@ def _interval(figure: Values) -> str:
     return f" [{number(figure['low'])}, {number(figure['high'])}]"
 
 
+def _minutes(value: float) -> str:
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
 def _signed(value: float) -> str:
     return f"{'+' if value >= 0 else '−'}{number(abs(value), 3)}"
 
@@ -125,7 +129,7 @@ def main_table(report: Values) -> Section | None:
                 *([_difference(compared, is_baseline)] if is_tested else []),
                 f"{variant['parameters']:,}",
                 f"{variant['cost']['steps']:,.0f}",
-                f"{variant['cost']['minutes']:.1f}",
+                _minutes(variant["cost"]["minutes"]),
                 number(variant["cost"]["operations"] / size, 3),
             )
         )
@@ -247,7 +251,7 @@ def _costs(report: Values) -> Section | None:
             sign = "≤ " if spent["at_most"] else ""
             cells = (
                 f"{sign}{spent['steps']:,.0f}",
-                f"{sign}{spent['minutes']:.2f}",
+                f"{sign}{_minutes(spent['minutes'])}",
                 f"{sign}{number(spent['operations'] / size, 3)}",
             )
         per_second = number(variant["cost"]["tokens_per_second"])
