@@ -6,6 +6,7 @@ heedful.load("run").translate(["A text."])      translate, with options
 heedful.view(heedful.load("run").trace("A."))    look at what a run attends to, in a notebook
 heedful.load_classifier("run").classify([…])    and load_tagger, load_generator, load_filler
 heedful.watch(model)                            see attention weights
+heedful.replace_attention(model)                in a model of PyTorch or Hugging Face
 """
 
 from importlib import import_module
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.api import load, load_translator, view
     from heedful.attention import watch
     from heedful.basics.errors import UserError
+    from heedful.interop.attention_replacing import replace_attention
     from heedful.tasks.texts.loading import (
         load_classifier,
         load_filler,
@@ -33,6 +35,7 @@ __all__ = [
     "load_generator",
     "load_tagger",
     "load_translator",
+    "replace_attention",
     "train",
     "view",
     "watch",
@@ -46,6 +49,7 @@ _ROOMS = {
         ("load_classifier", "load_filler", "load_generator", "load_tagger"),
         "heedful.tasks.texts.loading",
     ),
+    "replace_attention": "heedful.interop.attention_replacing",
     "train": "heedful.training",
     "view": "heedful.api",
     "watch": "heedful.attention",

@@ -78,9 +78,14 @@ class Attentive(Watchable):
         mask: Mask | Tensor | None,
         *,
         heads: bool,
+        dropout: float | None = None,
     ) -> Tensor:
-        """The context ``[.., Q, dv]``; watchers get the weights as ``[B, H, Q, K]``."""
-        dropout = self.dropout if self.training else 0.0
+        """The context ``[.., Q, dv]``; watchers get the weights as ``[B, H, Q, K]``.
+
+        ``dropout`` is that of the module by default.
+        """
+        if dropout is None:
+            dropout = self.dropout if self.training else 0.0
         key, value = memory
         if self.mask is not None:
             mask = both(self.mask, mask, projected_query.grid(key))
