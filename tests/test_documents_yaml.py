@@ -180,3 +180,45 @@ def test_any_translation_is_read_back(texts: list[str]) -> None:
     assert [one.value for one in events] == values
     comments = [line.partition("# ")[2] for line in FILE.splitlines() if "# " in line]
     assert all(f"# {comment}" in out for comment in comments)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_plural_forms_of_the_target_language_are_added(newline: str) -> None:
+    text = """en:
+  files:
+    one: "%{count} file"
+    other: "%{count} files"  # kept
+  zero:
+    zero: no dog
+    one: a dog
+    other: dogs
+    few: more dogs
+  no: {one: a, other: b c}
+  block:
+    one: x
+    other: |
+      x y
+  kinds:
+    other: others
+    name: x
+""".replace("\n", newline)
+    expected = (
+        text.replace("en:", "pl:")
+        .replace(
+            '"  # kept',
+            f'"{newline}    few: "%{{count}} files"{newline}    many: "%{{count}} files"  # kept',
+        )
+        .replace("other: dogs", f"other: dogs{newline}    many: dogs")
+    )
+    document = YamlDocument(text.encode(), "a.yml", "en", "pl")
+    assert document.contents() == text.encode()
+    document.fill(list(document.segments))
+    assert document.contents().decode() == expected
+    document.fill([text.upper() for text in document.segments])
+    found = yaml.safe_load(document.contents())["pl"]["files"]
+    assert found == dict.fromkeys(["one"], "%{COUNT} FILE") | dict.fromkeys(
+        ["other", "few", "many"], "%{COUNT} FILES"
+    )
+    german = YamlDocument(text.encode(), "a.yml", "en", "de")
+    german.fill(german.segments)
+    assert german.contents().decode() == text.replace("en:", "de:")

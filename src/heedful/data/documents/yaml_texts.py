@@ -6,7 +6,8 @@ and is quoted otherwise. Each scalar is read back before it is written.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ import yaml
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.text_spans import TextSpanDocument
+from heedful.data.protected.messages import PLURAL_FORMS
+from heedful.data.protected.numbers import locale_of
 from heedful.data.readers.languages import takes
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -71,7 +74,8 @@ class _Collection:
 class YamlDocument(TextSpanDocument):
     """The string values of a YAML file.
 
-    If the only key at the root is the source language, it becomes the target language.
+    If the only key at the root is the source language, it becomes the target language, and plural
+    forms that the target language needs are added, with the translation of ``other``.
 
     Args:
         data: the uncompressed bytes of the file.
@@ -90,18 +94,23 @@ class YamlDocument(TextSpanDocument):
         encoding: str | None = None,
     ) -> None:
         self._languages = source, target
+        self._added: dict[int, list[str]] = {}
+        """The place of a text → the beginnings of further lines with its translation."""
         self._scalars: list[_Scalar] = []
         super().__init__(data, name, encoding)
 
     def find(self) -> None:
         self._ascii = self.text.isascii() and "\\u" in self.text
         keys: list[_Scalar] = []
+        plurals: dict[str, list[_Scalar]] = defaultdict(list)
         try:
             for one in _scalars(self.text):
                 if one.level == 0 and one.value:
                     raise self.broken(one.start, "YAML without keys or lists")
                 if one.is_key and one.level == 1:
                     keys.append(one)
+                if one.is_key:
+                    plurals[one.path].append(one)
                 if _is_translated(one):
                     self._scalars.append(one)
                     self.add(one.start, one.end, one.value)
@@ -113,6 +122,31 @@ class YamlDocument(TextSpanDocument):
         except _DeepError as error:
             raise UserError(f"{self.name}: YAML that is nested too deeply") from error
         self._key = self._language_key(keys)
+        if self._key is not None:
+            self._add_plurals(plurals)
+
+    def _add_plurals(self, keys: Mapping[str, Sequence[_Scalar]]) -> None:
+        """Find the plural forms to add: mappings with ``one``, ``other`` and such keys alone.
+
+        Args:
+            keys: path of a mapping → its keys.
+        """
+        locale = locale_of(str(self._languages[1]))
+        if locale is None:
+            return
+        for place, one in enumerate(self._scalars):
+            mapping = one.path.removesuffix("other.")
+            own = {key.value: key for key in keys.get(mapping, ())}
+            if mapping == one.path or not {"one", "other"} <= own.keys() <= {*PLURAL_FORMS}:
+                continue
+            start = own["other"].start
+            line = self.text.rfind("\n", 0, start) + 1
+            before = self.text[line - 1 : start] if line > 1 else ""
+            if before.strip() or one.in_flow or one.style in ("|", ">"):
+                continue
+            newline = "\r" * (self.text[line - 2 : line - 1] == "\r") + before
+            needed = (form for form in PLURAL_FORMS if form in locale.plural_form.tags)
+            self._added[place] = [f"{newline}{form}: " for form in needed if form not in own]
 
     def _language_key(self, keys: Sequence[_Scalar]) -> _Scalar | None:
         """The key of the source language at the root."""
@@ -131,9 +165,9 @@ class YamlDocument(TextSpanDocument):
 
     def escaped(self, place: int, translation: str) -> str:
         one = self._scalars[place]
-        if translation == one.value:
-            return self.text[one.start : one.end]
-        return self._written(one, translation)
+        is_same = translation == one.value
+        own = self.text[one.start : one.end] if is_same else self._written(one, translation)
+        return own + "".join(start + own for start in self._added.get(place, ()))
 
     def _with(self, translations: Sequence[str]) -> bytes:
         text = self._text_with(translations)

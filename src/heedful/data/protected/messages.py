@@ -19,7 +19,8 @@ _OFFSET = re.compile(r"\s*offset:\s*\d+")
 _KEY = re.compile(r"(\s*)(=\d+|[\w\-]+)(\s*)\{")
 _END = re.compile(r"\s*\}")
 _QUOTED = re.compile(r"'[{}#](?:[^']|'')*'(?!')")
-_FORMS = ("zero", "one", "two", "few", "many", "other")
+PLURAL_FORMS = ("zero", "one", "two", "few", "many", "other")
+"""The plural categories of the CLDR."""
 _DEEPEST = 3
 """Maximum depth of branches; each may multiply by the plural categories of a language."""
 _MOST_SPANS = 24
@@ -205,7 +206,7 @@ class _Parser:
         keys = [branch.key for branch in branches]
         if "other" not in keys or len(set(keys)) < len(keys):
             raise _MalformedError
-        if kind != "select" and any(key[0] != "=" and key not in _FORMS for key in keys):
+        if kind != "select" and any(key[0] != "=" and key not in PLURAL_FORMS for key in keys):
             raise _MalformedError
         return Choice(head, found[1], kind, tuple(branches), self._match(_END))
 
@@ -355,7 +356,7 @@ def _branches(choice: Choice, language: str | None) -> list[Branch]:
         if "=1" not in own and "offset" not in choice.head:
             own = {"=1": Branch(one.before, "=1", one.after, one.text), **own}
     own.pop("other")
-    needed = [form for form in _FORMS if form in rule.tags]
+    needed = [form for form in PLURAL_FORMS if form in rule.tags]
     kept = [branch for key, branch in own.items() if key[0] == "=" or key in needed]
     made = [
         Branch(other.before, form, other.after, other.text) for form in needed if form not in own
