@@ -72,7 +72,8 @@ class CopyAttention(Watchable):
         """
         scale = query.shape[-1] ** -0.5
         scores = (self.query_projection(query) * scale) @ key.transpose(-2, -1)
-        weights: Tensor = self.normalize(scores.float(), allowed)
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        weights: Tensor = self.normalize(scores.to(wide), allowed)
         one_head = weights.unsqueeze(1)
         self.show(one_head)
         if self.watched_in_part:
@@ -97,11 +98,67 @@ def mixture(logits: Tensor, copied: Copied) -> Tensor:
     return torch.logaddexp(generated, found)
 
 
-def _losses(logits: Tensor, copied: Copied, labels: Tensor, smoothing: float) -> tuple[Tensor, ...]:
-    """Smoothed sum, and ``−log P`` of each label ``[N]``."""
-    logs = mixture(logits, copied)
-    exact = -logs.gather(1, labels.unsqueeze(1)).squeeze(1)
-    everywhere = -logs.mean(1)
+class _Sources(NamedTuple):
+    """The different tokens of each source."""
+
+    tokens: Tensor
+    """x, ``[.., S]``."""
+    first: Tensor
+    """Whether a token occurs at no earlier position ``[.., S]``."""
+    weights: Tensor
+    """The sum of the weights of all positions with the same token ``[.., S]``."""
+
+
+def _joined(tokens: Tensor, weights: Tensor) -> _Sources:
+    """Sum ``weights [B, T, S]`` over equal ``tokens [B, S]``."""
+    same = tokens.unsqueeze(-1) == tokens.unsqueeze(-2)  # [B, S, S]
+    first = ~same.tril(-1).any(-1)
+    sums = weights @ same.to(weights.dtype)
+    each = tokens.unsqueeze(1).expand_as(sums), first.unsqueeze(1).expand_as(sums)
+    return _Sources(*each, sums)
+
+
+def _losses(
+    logits: Tensor,
+    states: Tensor,
+    output: tuple[Tensor, Tensor | None],
+    gate: Tensor,
+    sources: _Sources,
+    labels: Tensor,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """Smoothed sum, and ``−log P`` of each label ``[N]``: as from :func:`mixture`.
+
+    Only the logarithm of the sum over the vocabulary needs all logits; other terms are computed for
+    labels and tokens of the source.
+
+    Args:
+        logits: of the vocabulary ``[N, V]``.
+        states: ``[N, D]``.
+        output: the table ``[V, D]``, and the bias of the logits.
+        gate: ``[N, 1]``.
+        sources: ``[N, S]``.
+        labels: ``[N]``.
+        smoothing: ε.
+    """
+    table, bias = output
+    wide = gate.dtype
+    of_words = F.logsigmoid(gate) - logits.to(wide).logsumexp(-1, keepdim=True)  # [N, 1]
+    tokens = torch.cat([labels.unsqueeze(1), sources.tokens], 1)  # [N, 1 + S]
+    values = (F.embedding(tokens, table) @ states.unsqueeze(-1)).squeeze(-1).to(wide)
+    if bias is not None:
+        values = values + bias[tokens]
+    generated = of_words + values
+    is_label = sources.first & (sources.tokens == labels.unsqueeze(1))
+    of_label = (sources.weights * is_label).sum(1, keepdim=True)
+    found = torch.cat([of_label, sources.weights], 1).clamp(min=torch.finfo(wide).tiny).log()
+    both = torch.logaddexp(generated, F.logsigmoid(-gate) + found)
+    exact = -both[:, 0]
+    if not smoothing:
+        return exact.sum(), exact.detach()
+    total = (states @ table.sum(0)).to(wide) + (0.0 if bias is None else bias.sum())
+    more = ((both - generated)[:, 1:] * sources.first).sum(1)
+    everywhere = -(of_words.squeeze(1) * len(table) + total + more) / len(table)
     return ((1 - smoothing) * exact + smoothing * everywhere).sum(), exact.detach()
 
 
@@ -184,29 +241,34 @@ class CopyingTransformer(Transformer):
         self, source: Source, target_in: Tensor, labels: Tensor, real: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         states, copied = self._read(source, target_in)
-        some = (states[real], *(part[real] for part in copied), labels[real])
+        sources = _joined(source.tokens, copied.weights)
+        some = (states[real], copied.gate[real], *(part[real] for part in sources), labels[real])
         sums, found = [], []
-        for state, weights, gate, tokens, own in zip(
+        for state, gate, tokens, first, weights, own in zip(
             *(part.split(_CHUNK) for part in some), strict=True
         ):
-            smooth, exact = self._chunk(state, Copied(weights, gate, tokens), own, smoothing)
+            parts = _Sources(tokens, first, weights)
+            smooth, exact = self._chunk(state, gate, parts, own, smoothing)
             sums.append(smooth)
             found.append(exact)
+        if not sums:
+            return states.new_zeros(()), states.new_zeros(0)
         return torch.stack(sums).sum(), torch.cat(found)
 
     def _chunk(
-        self, states: Tensor, copied: Copied, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, ...]:
-        """:func:`_losses` of some states; the backward pass computes the probabilities again."""
+        self, states: Tensor, gate: Tensor, sources: _Sources, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """:func:`_losses` of some states; the backward pass computes the logits again."""
 
-        def compute(states: Tensor, weights: Tensor, gate: Tensor) -> tuple[Tensor, ...]:
-            parts = Copied(weights, gate, copied.tokens)
-            return _losses(self.logits(states), parts, labels, smoothing)
+        def compute(states: Tensor, gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+            parts = sources._replace(weights=weights)
+            output = self.output_table, self.output_bias
+            return _losses(self.logits(states), states, output, gate, parts, labels, smoothing)
 
-        arguments = (states, copied.weights, copied.gate)
+        arguments = (states, gate, sources.weights)
         if not torch.is_grad_enabled():
             return compute(*arguments)
-        found: tuple[Tensor, ...] = checkpoint(
+        found: tuple[Tensor, Tensor] = checkpoint(
             compute, *arguments, use_reentrant=False, preserve_rng_state=False
         )
         return found
