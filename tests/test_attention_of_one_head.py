@@ -152,7 +152,7 @@ def test_additive_scores_compare_words_of_two_texts() -> None:
         (ConvolutionalSettings, {"heads": 2}, "has one head and no heads"),
         (ConvolutionalSettings, {"mask": "window"}, "has one head and no mask"),
         (ConvolutionalSettings, {"normalizer": "sampled-hard"}, "trained by reward"),
-        (ConvolutionalSettings, {"normalizer": "local-monotonic"}, "position of each query"),
+        (ConvolutionalSettings, {"normalizer": "local-monotonic"}, "for recurrent decoders"),
         (DecomposableSettings, {"score": "exp-dot"}, "choose the normalizer plain-sum"),
         (RecurrentEncoderSettings, {"normalizer": "hard"}, "passes no gradient"),
         (HierarchicalSettings, {"normalizer": "plain-sum"}, "not negative"),

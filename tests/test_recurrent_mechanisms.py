@@ -23,11 +23,13 @@ FACTORS: dict[str, list[Any]] = {
     "score": [
         "scaled-dot", "dot", "general", {"name": "additive", "hidden_size": 3}, "concat",
         {"name": "cosine", "learned": True}, "gaussian", {"name": "location", "positions": 16},
-        {"name": "soft-capped", "score": "general"}, "exp-dot",
+        {"name": "soft-capped", "score": "general"}, "exp-dot", "coverage",
+        {"name": "coverage", "largest_fertility": 2.0}, {"name": "location-aware", "width": 3},
     ],
     "normalizer": [
         {"name": "softmax", "temperature": 0.5}, "softmax-off-by-one", "sink-softmax", "sparsemax",
         "entmax15", "entmax", "plain-sum", {"name": "local-predictive", "window": 2},
+        "monotonic", {"name": "local-monotonic", "window": 4},
     ],
     "heads": [
         {}, {"heads": 2}, {"heads": 4, "key_value_heads": 2, "gate": "head"},
@@ -50,6 +52,8 @@ def tables() -> list[dict[str, Any]]:
             row |= {"normalizer": "plain-sum", "score": "exp-dot"}
         if "location" in str(row["score"]) and "query_key_norm" in row:
             del row["query_key_norm"]
+        if any(name in str(row) for name in ("coverage", "location-aware", "monotonic")):
+            row = {key: row[key] for key in ("name", "score", "normalizer")}
         rows.append({**SIZES, **model, "attention": row})
     return rows
 
@@ -154,7 +158,7 @@ def test_rewards_are_known_from_the_normalizer() -> None:
         ({"mask": "window"}, "this attention has no mask"),
         ({"name": "none", "score": "dot"}, "without attention, score has no meaning"),
         ({"normalizer": "hard"}, "hard passes no gradient"),
-        ({"normalizer": "local-monotonic"}, "choose local-predictive"),
+        ({"score": "coverage", "heads": 2}, "has one head"),
         ({"score": "cosine"}, "queries have 8 components and keys 16"),
         ({"score": "exp-dot"}, "choose the normalizer plain-sum"),
         ({"score": {"name": "location", "positions": 3}}, "set positions of the score to 16"),

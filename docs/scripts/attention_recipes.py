@@ -26,13 +26,13 @@ def rows() -> Iterator[tuple[str, ...]]:
     for kind in ScoreSettings.parts.values():
         score = kind(name=name_of(kind)).build(WIDTH, WIDTH)
         form = fast(Mechanism(score, Softmax()))
-        where = "`RecurrentAttention`" if isinstance(score, RecurrentScore) else "all"
+        where = "recurrent" if isinstance(score, RecurrentScore) else "all"
         yield "score", *described(kind), form, where, mark(name_of(kind) == "scaled-dot")
     for normal in NormalizerSettings.parts.values():
         normalize = normal(name=name_of(normal)).build(HEADS, WIDTH)
         where = "recurrent" if normal.not_for_heads else "all"
-        where = "`RecurrentAttention`" if isinstance(normalize, RecurrentNormalizer) else where
-        where = "none" if name_of(normal) in ("hard", "local-monotonic") else where
+        where = "recurrent" if isinstance(normalize, RecurrentNormalizer) else where
+        where = "none" if name_of(normal) == "hard" else where
         form = fast(Mechanism(ScaledDot(), normalize))
         yield "normalizer", *described(normal), form, where, mark(name_of(normal) == "softmax")
     for place in PositionSettings.parts.values():

@@ -160,8 +160,12 @@ class RecurrentAttention(Watchable):
             TypeError: a tensor is not floating-point, or the mask has the wrong class.
             ValueError: shapes do not match.
         """
-        memory = self.remember(key, value)
         check_inputs(query=query, key=key)
+        return self.read(query, self.remember(key, value), mask)
+
+    def read(self, query: Tensor, memory: Memory, mask: Mask | Tensor | None = None) -> Tensor:
+        """:meth:`forward` over the result of :meth:`remember`."""
+        key = memory.key
         shape = (*leading_sizes(query, key), query.shape[-2], key.shape[-2])
         state, weights, draws = self.start(memory), [], []
         for step in range(query.shape[-2]):

@@ -19,6 +19,7 @@ from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.registry import NoneSettings
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
+from heedful.attention.recurrent import RecurrentAttention
 from heedful.attention.scores.base import ScoreSettings
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.basics.limits import MOST_WIDTH
@@ -30,8 +31,6 @@ Role = Literal["self", "causal", "cross"]
 
 NOT_STEPWISE = {
     "hard": "hard passes no gradient to the scores; choose hard-gumbel or hard-reinforce",
-    "local-monotonic": "local-monotonic needs the position of each query, which a search does not "
-    "know; choose local-predictive",
 }
 """Normalizers that a decoder cannot use, and the reason."""
 
@@ -94,6 +93,7 @@ class AttentionSettings(Settings):
         Raises:
             ValueError: the settings do not fit together; the message has the reason.
         """
+        self._refuse_past()
         heads, key_heads = self.heads or 1, self.key_value_heads
         maps = 2 * heads if self.mixing == "differential" else heads
         if dim % maps:
@@ -135,6 +135,37 @@ class AttentionSettings(Settings):
             return None
         return OutputGate(dim, heads, dim // heads, per)
 
+    @property
+    def reads_past(self) -> bool:
+        """Whether weights depend on those of earlier steps."""
+        parts = (self.score, self.normalizer)
+        return any(part is not None and part.reads_past for part in parts)
+
+    def _refuse_past(self) -> None:
+        if self.reads_past:
+            score = self.score is not None and self.score.reads_past
+            part = self.score if score else self.normalizer
+            raise ValueError(
+                f"'{part}' reads the weights of earlier steps; it is only for recurrent decoders: "
+                "use model.kind = 'recurrent'"
+            )
+
+    def build_past(self, query_dim: int, key_dim: int) -> RecurrentAttention:
+        """One head without projections whose parts may read the weights of earlier steps.
+
+        Raises:
+            ValueError: the score does not compare vectors of these widths.
+        """
+        score, normalizer = (
+            self.score or ScaledDot.Settings(),
+            self.normalizer or Softmax.Settings(),
+        )
+        return RecurrentAttention(
+            score.build(query_dim, key_dim),
+            normalizer.build(1, query_dim),
+            dropout=self.dropout or 0.0,
+        )
+
     def build_one(
         self, query_dim: int, key_dim: int, *, max_length: int | None = None
     ) -> Attention:
@@ -143,6 +174,7 @@ class AttentionSettings(Settings):
         Raises:
             ValueError: the settings do not fit together, or need several heads.
         """
+        self._refuse_past()
         beside = ("score", "normalizer", "dropout")
         other = [key for key in self.given() if key not in beside]
         if other:

@@ -95,7 +95,7 @@ class RecurrentEncoderDecoder(PairModel):
         feed = torch.zeros_like(hidden[-1][0]) if self.decoder.feeding else None
         rows = SourceRows.one_each(len(source.tokens), source.tokens.device)
         memory = self.decoder.remember(annotations, final, source.lengths)
-        return RecurrentState(hidden, memory, rows, feed)
+        return RecurrentState(hidden, memory, rows, feed, self.decoder.attending(memory))
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
         embedded = self.drop(self.target_embedding(target_in))

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from heedful.attention import Attention, Memory, MultiHeadAttention, masks
+from heedful.attention import Attention, Memory, MultiHeadAttention, RecurrentAttention, masks
 from heedful.kernels.source_attention import attend_to_sources
 from heedful.models.recurrent_rows import SourceRows
 
-AnyAttention = Attention | MultiHeadAttention
-
 
 def keys_and_values(
-    attention: AnyAttention, annotations: Tensor, lengths: Tensor
+    attention: Attention | MultiHeadAttention | RecurrentAttention,
+    annotations: Tensor,
+    lengths: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Projected keys, values and the mask ``[A, 1, S]`` of ``annotations [A, S, ..]``."""
     count, positions, _ = annotations.shape
@@ -35,7 +35,7 @@ class KnownReading(NamedTuple):
     """Factor on the scores."""
 
 
-def known_reading(attention: AnyAttention, width: int) -> KnownReading | None:
+def known_reading(attention: Attention | MultiHeadAttention, width: int) -> KnownReading | None:
     """The parameters with which a kernel computes the mechanism; None if it cannot.
 
     It can for softmax over an additive score or a dot product of width ``width``, if the module is
@@ -52,7 +52,10 @@ def known_reading(attention: AnyAttention, width: int) -> KnownReading | None:
 
 
 def read_rows(
-    attention: AnyAttention, query: Tensor, rows: SourceRows, memory: tuple[Tensor, ...]
+    attention: Attention | MultiHeadAttention,
+    query: Tensor,
+    rows: SourceRows,
+    memory: tuple[Tensor, ...],
 ) -> Tensor:
     """Contexts ``[N, E]`` of one query per row, ``query [N, H]``, over the sources.
 

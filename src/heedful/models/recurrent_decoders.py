@@ -10,13 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import Memory, scores
+from heedful.attention import Memory, RecurrentAttention, scores
+from heedful.attention.recurrent import AttentionState
 from heedful.kernels.recurrent_input_feeding import InputFeedingWeights, input_feeding_loop
 from heedful.kernels.recurrent_unrolled import unrolled
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
 from heedful.models.recurrent_attention import keys_and_values, known_reading, read_rows
-from heedful.models.recurrent_mechanism import Reading
+from heedful.models.recurrent_mechanism import AnyAttention, Reading
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
 
@@ -33,6 +34,8 @@ class RecurrentState:
     """The source of each row."""
     feed: Tensor | None = None
     """The attentional vector of the previous step ``[N, H]``, with input feeding."""
+    attending: AttentionState | None = None
+    """What an attention carries that reads the weights of earlier steps."""
 
     def select(self, rows: Tensor) -> "RecurrentState":
         """The state of ``rows [M]``, in this order; rows can be repeated or omitted.
@@ -45,6 +48,7 @@ class RecurrentState:
             memory=self.memory if left is None else _select(self.memory, left),
             rows=after,
             feed=None if self.feed is None else self.feed.index_select(0, rows),
+            attending=None if self.attending is None else self.attending.select(rows),
         )
 
 
@@ -77,6 +81,10 @@ class RecurrentDecoder(nn.Module):
         """The memory of all steps, from ``annotations [B, S, A]`` and the final states."""
         raise NotImplementedError
 
+    def attending(self, memory: tuple[Tensor, ...]) -> AttentionState | None:
+        """The attention's state before the first step; None if it has none."""
+        return None
+
     def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Readouts ``[B, T, D]`` for the target ``embedded [B, T, E]``, one row per source."""
         raise NotImplementedError
@@ -95,6 +103,29 @@ class RecurrentDecoder(nn.Module):
         return weight[:, : self.embedding], weight[:, self.embedding :], bias
 
 
+class _Reader(RecurrentDecoder):
+    """Base of the decoders with attention."""
+
+    attention: AnyAttention
+    linear: bool
+    """Whether contexts are weighted sums of the annotations themselves."""
+
+    def attending(self, memory: tuple[Tensor, ...]) -> AttentionState | None:
+        if not isinstance(self.attention, RecurrentAttention):
+            return None
+        return self.attention.start(Memory(*memory[:2]))
+
+    def _read(
+        self, query: Tensor, state: RecurrentState, attending: AttentionState | None
+    ) -> tuple[Tensor, AttentionState | None]:
+        """Contexts ``[N, A]`` of one query per row ``[N, H]``, and the attention's next state."""
+        if attending is None or not isinstance(self.attention, RecurrentAttention):
+            assert not isinstance(self.attention, RecurrentAttention)
+            return read_rows(self.attention, query, state.rows, state.memory), None
+        key, value, allowed = (state.rows.copied(part) for part in state.memory)
+        return self.attention.step(query, Memory(key, value), attending, allowed)
+
+
 class _DeepOutput(RecurrentDecoder):
     """Base of the decoders whose cell and maxout readout read the same context c_t.
 
@@ -109,17 +140,17 @@ class _DeepOutput(RecurrentDecoder):
         gates = F.linear(context, self._input_weights()[1])
         return torch.cat([gates, self.readout.maps[2](context)], dim=-1)
 
-    def _read_shares(self, state: RecurrentState) -> Tensor:
-        """W c_t and U c_t ``[N, G·H + 2·D]`` of each row."""
+    def _read_shares(self, state: RecurrentState) -> tuple[Tensor, AttentionState | None]:
+        """W c_t and U c_t ``[N, G·H + 2·D]`` of each row, and the attention's next state."""
         raise NotImplementedError
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         weight, _, bias = self._input_weights()
-        shares = self._read_shares(state)
+        shares, attending = self._read_shares(state)
         gates, late = shares.tensor_split([len(weight)], dim=-1)
         hidden = self.stack.step(F.linear(embedded, weight, bias) + gates, state.hidden)
         readout: Tensor = self.readout(hidden[-1][0], embedded, known=late)
-        return readout, replace(state, hidden=hidden)
+        return readout, replace(state, hidden=hidden, attending=attending)
 
 
 class _FixedVector(_DeepOutput):
@@ -146,11 +177,11 @@ class _FixedVector(_DeepOutput):
     def prepare(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (self._shares(memory[0]),)
 
-    def _read_shares(self, state: RecurrentState) -> Tensor:
-        return state.rows.copied(state.memory[0])
+    def _read_shares(self, state: RecurrentState) -> tuple[Tensor, AttentionState | None]:
+        return state.rows.copied(state.memory[0]), None
 
 
-class _Bahdanau(_DeepOutput):
+class _Bahdanau(_Reader, _DeepOutput):
     """Attention from the previous state: c_t = Σ_j α(s_{t-1}, h_j) h_j.
 
     Bahdanau, Cho, Bengio 2015, section 3.1: s_t = f(s_{t-1}, y_{t-1}, c_t) and
@@ -177,9 +208,9 @@ class _Bahdanau(_DeepOutput):
     def _by_steps(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
         """States ``[T, B, H]`` and contexts ``[T, B, A]`` of the target ``words [T, B, E]``."""
         steps, hidden = self.stack.steps(words.transpose(0, 1)), state.hidden
-        tops, contexts = [], []
+        tops, contexts, attending = [], [], state.attending
         for _ in words:
-            context = read_rows(self.attention, hidden[-1][0], state.rows, state.memory)
+            context, attending = self._read(hidden[-1][0], state, attending)
             hidden = steps(context, hidden)
             tops.append(hidden[-1][0])
             contexts.append(context)
@@ -187,6 +218,8 @@ class _Bahdanau(_DeepOutput):
 
     def _in_one(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor] | None:
         """The same in one operator; None if it is not available."""
+        if isinstance(self.attention, RecurrentAttention):
+            return None
         score, alone = self.attention.score, state.rows.alone and len(state.hidden) == 1
         if type(score) is not scores.Additive or not alone:
             return None
@@ -211,12 +244,12 @@ class _Bahdanau(_DeepOutput):
         key, value, allowed = memory
         return (key, self._shares(value), allowed) if self.linear else memory
 
-    def _read_shares(self, state: RecurrentState) -> Tensor:
-        read = read_rows(self.attention, state.hidden[-1][0], state.rows, state.memory)
-        return read if self.linear else self._shares(read)
+    def _read_shares(self, state: RecurrentState) -> tuple[Tensor, AttentionState | None]:
+        read, attending = self._read(state.hidden[-1][0], state, state.attending)
+        return (read if self.linear else self._shares(read)), attending
 
 
-class _Luong(RecurrentDecoder):
+class _Luong(_Reader):
     """Attention from the current state: h̃_t = tanh(W_c [c_t; h_t]).
 
     Luong, Pham, Manning 2015, section 3, equation 5 (global attention), and section 3.3 (input
@@ -240,10 +273,12 @@ class _Luong(RecurrentDecoder):
         """The share of contexts ``[.., A]`` in W_c ``[.., H]``."""
         return F.linear(contexts, self.combine.weight[:, : contexts.shape[-1]])
 
-    def _read(self, top: Tensor, state: RecurrentState) -> Tensor:
+    def _share(
+        self, top: Tensor, state: RecurrentState, attending: AttentionState | None
+    ) -> tuple[Tensor, AttentionState | None]:
         """The share ``[N, H]`` of the contexts of one query per row ``[N, H]``."""
-        read = read_rows(self.attention, top, state.rows, state.memory)
-        return read if self.linear else self._of_contexts(read)
+        read, after = self._read(top, state, attending)
+        return (read if self.linear else self._of_contexts(read)), after
 
     def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         by_top = self.combine.weight[:, -self.stack.network.hidden_size :]
@@ -260,16 +295,19 @@ class _Luong(RecurrentDecoder):
         rows, count, _ = embedded.shape
         steps, hidden, vector = self.stack.steps(embedded), state.hidden, state.feed
         combine = Stepwise(by_top, by_top.new_zeros(()).expand(count, rows, len(by_top)))
-        vectors = []
+        vectors, attending = [], state.attending
         for _ in range(count):
             hidden = steps(vector, hidden)
             top = hidden[-1][0]
-            vector = torch.tanh(combine(top) + self._read(top, state))
+            share, attending = self._share(top, state, attending)
+            vector = torch.tanh(combine(top) + share)
             vectors.append(vector)
         return torch.stack(vectors, 1)
 
     def _in_one(self, embedded: Tensor, state: RecurrentState, feed: Tensor) -> Tensor | None:
         """Attentional vectors ``[T, B, H]`` in one operator; None if it is not available."""
+        if isinstance(self.attention, RecurrentAttention):
+            return None
         score = self.attention.score
         alone = state.rows.alone and len(state.hidden) == 1
         if not alone:
@@ -306,9 +344,10 @@ class _Luong(RecurrentDecoder):
         hidden = self.stack.step(gates, state.hidden)
         top = hidden[-1][0]
         own = F.linear(top, self.combine.weight[:, -top.shape[-1] :])
-        vector = torch.tanh(own + self._read(top, state))
+        share, attending = self._share(top, state, state.attending)
+        vector = torch.tanh(own + share)
         feed = None if state.feed is None else vector
-        return vector, replace(state, hidden=hidden, feed=feed)
+        return vector, replace(state, hidden=hidden, feed=feed, attending=attending)
 
 
 def _maxout(settings: RecurrentSettings, annotation_dim: int) -> Maxout:

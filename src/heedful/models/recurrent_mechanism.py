@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import model_validator
 
-from heedful.attention import Attention, MultiHeadAttention
+from heedful.attention import Attention, MultiHeadAttention, RecurrentAttention
 from heedful.attention.normalizers.base import NormalizerSettings
 from heedful.attention.normalizers.gumbel import GumbelStraightThrough
 from heedful.attention.normalizers.local_predictive import LocalPredictive
@@ -48,10 +48,13 @@ _OF_HEADS = ("heads", "key_value_heads", "join", "query_key_norm", "mixing", "ga
 """Settings of several heads; with any of them, queries, keys and values are projected."""
 
 
+AnyAttention = Attention | MultiHeadAttention | RecurrentAttention
+
+
 class Reading(NamedTuple):
     """The attention of a decoder."""
 
-    attention: Attention | MultiHeadAttention
+    attention: AnyAttention
     width: int
     """Width of the contexts."""
     linear: bool
@@ -101,10 +104,18 @@ class RecurrentAttentionSettings(AttentionSettings, PartSettings):
         """
         score, normalizer = self.score_and_normalizer()
         if any(getattr(self, key) is not None for key in _OF_HEADS):
+            if score.reads_past or normalizer.reads_past:
+                raise ValueError(
+                    "a score or normalizer that reads the weights of earlier steps has one head; "
+                    "remove heads and its like"
+                )
             whole = self.model_copy(update={"score": score, "normalizer": normalizer})
             heads = whole.build(hidden_size, "cross", key_dim=annotation_dim, max_length=max_length)
             width = heads.head_dim if heads.aggregate == "mean" else hidden_size
             return Reading(heads, width, linear=False)
         chosen = AttentionSettings(score=score, normalizer=normalizer, dropout=self.dropout)
+        if chosen.reads_past:
+            past = chosen.build_past(hidden_size, annotation_dim)
+            return Reading(past, annotation_dim, linear=True)
         one = chosen.build_one(hidden_size, annotation_dim, max_length=max_length)
         return Reading(one, annotation_dim, linear=True)

@@ -62,6 +62,7 @@ class LocalMonotonic(Normalizer):
         """The table of a recipe."""
 
         not_for_heads: ClassVar[str] = "needs the position of each query"
+        reads_past: ClassVar[bool] = True
         name: Literal["local-monotonic"] = "local-monotonic"
         window: int = Field(10, ge=0, le=MOST_POSITIONS)
         """D, positions on either side of the query's own."""

@@ -109,6 +109,7 @@ class Monotonic(RecurrentNormalizer):
     class Settings(NormalizerSettings):
         """The table of a recipe."""
 
+        reads_past: ClassVar[bool] = True
         name: Literal["monotonic"] = "monotonic"
         noise: float = Field(1.0, ge=0, allow_inf_nan=False)
         """Standard deviation of the noise on the scores in training."""

@@ -77,6 +77,8 @@ class ScoreSettings(PartSettings):
     least: ClassVar[float | None] = None
     """The number below which no score is; None if there is none."""
 
+    reads_past: ClassVar[bool] = False
+    """Whether scores depend on the weights of earlier steps."""
     reads_keys: ClassVar[bool] = True
     """Whether scores depend on the vectors of the keys."""
 

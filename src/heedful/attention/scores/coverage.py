@@ -10,7 +10,7 @@ section 3.1.1 (linguistic coverage). The loss that penalises repeated attention 
 :func:`heedful.attention.coverage_loss`.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -51,6 +51,7 @@ class Coverage(RecurrentAdditive):
     class Settings(ScoreSettings):
         """The table of a recipe."""
 
+        reads_past: ClassVar[bool] = True
         name: Literal["coverage"] = "coverage"
         hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
         """Number of tanh units; the width of the queries by default."""

@@ -7,7 +7,7 @@ al. 2018, "Natural TTS Synthesis by Conditioning WaveNet on Mel Spectrogram Pred
 2.2.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -50,6 +50,7 @@ class LocationAware(RecurrentAdditive):
     class Settings(ScoreSettings):
         """The table of a recipe."""
 
+        reads_past: ClassVar[bool] = True
         name: Literal["location-aware"] = "location-aware"
         hidden_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
         """Number of tanh units; the width of the queries by default."""
