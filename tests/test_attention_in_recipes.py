@@ -28,7 +28,9 @@ from heedful.models.bert import Bert, BertSettings
 from heedful.models.encoders import sequences_of
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
+from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.transformer import Transformer, TransformerSettings
+from heedful.runs.attention_summary import attention_lines, summarise_attention
 from heedful.runs.recipe import check_recipe
 from tolerance import assert_rounded, reference
 
@@ -345,3 +347,25 @@ def test_the_documented_table_is_that_of_the_code() -> None:
     page = own["PAGE"].read_text(encoding="utf-8")
     table = page.partition(own["BEGIN"])[2].partition(own["END"])[0].strip()
     assert table == own["table"](), "run docs/scripts/attention_recipes.py"
+
+
+def test_the_summary_names_parts_and_computation() -> None:
+    table = {"score": "additive", "key_value_heads": 1, "cross": {"score": "gaussian"}}
+    settings = TransformerSettings.model_validate(
+        {**SIZES, "layers": 2, "heads": 2, "attention": table}
+    )
+    kinds = summarise_attention(Transformer(settings, 20, 20))
+    assert [(kind["score"], kind["computed"], len(kind["modules"])) for kind in kinds] == [
+        ("Additive", "tiles", 4),
+        ("Gaussian", "plain", 2),
+    ]
+    assert attention_lines(kinds)[0] == (
+        "attention",
+        "Additive + Softmax, 2 heads, 1 of keys and values: tiled kernel (4 modules)",
+    )
+    coverage = {"hidden_size": 8, "embedding_size": 8, "attention": {"score": "coverage"}}
+    recurrent = RecurrentEncoderDecoder(RecurrentSettings.model_validate(coverage), 20, 20)
+    (kind,) = summarise_attention(recurrent)
+    assert attention_lines([kind]) == [
+        ("attention", "Coverage + Softmax, 1 head: plain implementation (decoder.attention)")
+    ]

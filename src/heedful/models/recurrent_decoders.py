@@ -119,9 +119,9 @@ class _Reader(RecurrentDecoder):
         self, query: Tensor, state: RecurrentState, attending: AttentionState | None
     ) -> tuple[Tensor, AttentionState | None]:
         """Contexts ``[N, A]`` of one query per row ``[N, H]``, and the attention's next state."""
-        if attending is None or not isinstance(self.attention, RecurrentAttention):
-            assert not isinstance(self.attention, RecurrentAttention)
+        if not isinstance(self.attention, RecurrentAttention):
             return read_rows(self.attention, query, state.rows, state.memory), None
+        assert attending is not None
         key, value, allowed = (state.rows.copied(part) for part in state.memory)
         return self.attention.step(query, Memory(key, value), attending, allowed)
 

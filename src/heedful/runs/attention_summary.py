@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from heedful.attention import RecurrentAttention
 from heedful.attention.modules import Attentive
 
 _SHOWN = {"fused": "fused kernel", "tiles": "tiled kernel", "plain": "plain implementation"}
@@ -17,21 +18,21 @@ def summarise_attention(model: nn.Module) -> list[dict[str, Any]]:
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, module in model.named_modules():
-        if isinstance(module, Attentive):
+        if isinstance(module, Attentive | RecurrentAttention):
             kind = _described(module)
             found.setdefault(tuple(kind.values()), {**kind, "modules": []})["modules"].append(name)
     return list(found.values())
 
 
-def _described(module: Attentive) -> dict[str, Any]:
-    parts = {"positions": module.positions, "mask": module.mask}
+def _described(module: Attentive | RecurrentAttention) -> dict[str, Any]:
+    parts = {key: getattr(module, key, None) for key in ("positions", "mask")}
     return {
         "score": type(module.score).__name__,
         "normalizer": type(module.normalize).__name__,
         **{key: part and type(part).__name__ for key, part in parts.items()},
         "heads": getattr(module, "heads", 1),
         "key_value_heads": getattr(module, "key_heads", 1),
-        "computed": module.computed(),
+        "computed": module.computed() if isinstance(module, Attentive) else "plain",
     }
 
 
