@@ -255,6 +255,17 @@ def test_a_time_limit_is_not_ended_by_the_steps_of_the_recipe(data: Path) -> Non
     assert (limited.training.max_steps, limited.training.max_minutes) == (20, None)
 
 
+def test_schedules_that_do_not_end_with_the_time_are_reported(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cosine = {"training.schedule": "cosine", "training.max_steps": 3}
+    assert train_variants(plan(data, budget="9m", **cosine), tmp_path / "short")
+    assert "ended at its last step, 3, before the time" in capfd.readouterr().err
+    long = cosine | {"training.max_steps": 100_000}
+    assert train_variants(plan(data, budget="0.01s", **long), tmp_path / "long")
+    assert "but its cosine schedule ends at 100,000" in capfd.readouterr().err
+
+
 def test_short_trainings_are_validated_often_enough_for_a_curve(data: Path) -> None:
     assert (
         plan(data, budget="200", **{"training.validate_every": 100})

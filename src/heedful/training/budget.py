@@ -15,13 +15,12 @@ from heedful.runs.recipe import with_setting
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
+from heedful.training.run_sets import ENDING
 from heedful.training.strategies import SingleProcess
 
 _MEASURED = 64
 """Batches whose mean weight gives the operations of a step."""
 _MOST_STEPS = 10**9
-_ENDS = ("linear", "cosine", "slanted_triangular")
-"""Schedules that depend on the last step."""
 _UNITS = {"": "steps", "steps": "steps", "s": "s", "m": "m", "min": "m", "h": "h", "flops": "flops"}
 _VALIDATIONS = 10
 """Validations of a training whose recipe would have fewer than half of them."""
@@ -55,7 +54,7 @@ class Budget:
             return with_setting(found, "training.max_steps", self.steps, where)
         if self.minutes is not None:
             found = with_setting(found, "training.max_minutes", self.minutes, where)
-            if training.get("schedule") not in _ENDS:
+            if training.get("schedule") not in ENDING:
                 found = with_setting(found, "training.max_steps", _MOST_STEPS, where)
         return found
 

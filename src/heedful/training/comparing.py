@@ -32,6 +32,7 @@ from heedful.training.parallel_trainings import train_in_processes
 from heedful.training.report import duration
 from heedful.training.run_sets import (
     compared_settings,
+    report_early_end,
     require_empty,
     require_same_settings,
     share_with,
@@ -293,9 +294,22 @@ class _Trainings:
         if error is not None:
             notice(f"{training.variant}, seed {training.seed} failed: {error}")
         training.error = error
+        if finished and error is None and self.plan.budget.minutes is not None:
+            self._report_schedule(training)
         if finished:
             training.state = "complete" if error is None else "failed"
         self._write()
+
+    def _report_schedule(self, training: Training) -> None:
+        """Print a notice if a schedule that ends at the last step did not end with the time."""
+        run = open_run(self.folder / training.folder)
+        settings, result = run.recipe.training, run.result or {}
+        report_early_end(run, result.get("step", settings.max_steps))
+        if result.get("step") == settings.max_steps:
+            notice(
+                f"{run.path} ended at its last step, {settings.max_steps:,}, before the time; "
+                "raise training.max_steps for equal times"
+            )
 
     def _left(self) -> float | None:
         """The estimated seconds for all trainings that have not ended; None before the first."""

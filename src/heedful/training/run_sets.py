@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.runs.opening import open_run
+from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
 from heedful.runs.shared_preparation import can_share, share_preparation
 from heedful.training.resuming import flat
@@ -19,6 +21,8 @@ HARMLESS = frozenset(
 """Recipe settings that may change when the runs are resumed."""
 FILES = ("data.train", "data.validation", "data.test")
 """Suffixes of keys of files, which training compares by content."""
+ENDING = ("linear", "cosine", "slanted_triangular")
+"""Learning-rate schedules that end at the last step."""
 
 
 def compared_settings(recipe: Recipe) -> dict[str, Any]:
@@ -79,3 +83,14 @@ def share_with(folder: Path, recipe: Recipe, runs: Iterable[Path]) -> bool:
             share_preparation(open_run(path), folder, recipe)
             return True
     return False
+
+
+def report_early_end(run: Run, step: int) -> None:
+    """Print a notice if a run ended at ``step``, before the end of its learning-rate schedule."""
+    settings = run.recipe.training
+    if step < settings.max_steps and settings.schedule in ENDING:
+        notice(
+            f"{run.path} ended at step {step:,}, but its {settings.schedule} schedule "
+            f"ends at {settings.max_steps:,}; set training.max_steps to about the number of "
+            "steps that the time allows, so that training ends at a low learning rate"
+        )

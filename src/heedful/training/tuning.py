@@ -27,6 +27,7 @@ from heedful.training.run_sets import (
     FILES,
     HARMLESS,
     compared_settings,
+    report_early_end,
     require_empty,
     require_same_settings,
     share_with,
@@ -316,13 +317,7 @@ class _Search:
             trial.state = "pruned"
             return
         trial.state = "complete"
-        settings = run.recipe.training
-        if trial.step < settings.max_steps and settings.schedule in ("linear", "cosine"):
-            notice(
-                f"{run.path} ended at step {trial.step:,}, but its {settings.schedule} schedule "
-                f"ends at {settings.max_steps:,}; set training.max_steps to about the number of "
-                "steps that the time allows, so that training ends at a low learning rate"
-            )
+        report_early_end(run, trial.step)
 
 
 def _allow_unused_limits(known: Tuning, before: dict[str, Any], now: dict[str, Any]) -> None:
