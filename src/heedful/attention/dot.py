@@ -21,7 +21,7 @@ from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
 from heedful.attention.mechanism import FusedForm
 from heedful.attention.sdpa import masked_attention
 from heedful.attention.sinks import per_head, with_sink
-from heedful.basics.addresses import forward_mode
+from heedful.basics.addresses import forward_mode, is_transformed
 from heedful.kernels.additive_rows import span
 from heedful.kernels.short_attention_operators import short_attention_or
 
@@ -138,8 +138,10 @@ def _fused(
 def _by_pytorch(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, **others: Any
 ) -> Tensor:
-    if forward_mode(query, key, value):
-        with sdpa_kernel(SDPBackend.MATH):  # The fused kernels have no forward-mode gradients.
+    if forward_mode(query, key, value) or _transformed_bias(attn_mask):
+        # The fused kernels have no forward-mode gradients, and under torch.func those for the CPU
+        # have none for the bias.
+        with sdpa_kernel(SDPBackend.MATH):
             given = query, key, value, attn_mask
             return F.scaled_dot_product_attention(*given, **others)
     narrow = value.shape[-1] - query.shape[-1]
@@ -147,6 +149,12 @@ def _by_pytorch(
         # PyTorch's kernel for the CPU needs equal widths, and otherwise makes all scores.
         query, key = F.pad(query, (0, narrow)), F.pad(key, (0, narrow))
     return masked_attention(query, key, value, attn_mask, **others)
+
+
+def _transformed_bias(mask: Tensor | None) -> bool:
+    if mask is None or torch.compiler.is_compiling():
+        return False
+    return mask.is_floating_point() and is_transformed(mask)
 
 
 def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -23,6 +23,7 @@ from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
+from heedful.kernels.additive_rows import without_autocast
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -232,7 +233,7 @@ def projected_weights(
     """
     query = projected_query.projected
     if query.dtype in HALVES:
-        with torch.autocast(query.device.type, enabled=False):
+        with without_autocast(query):
             return _weights(mechanism, projected_query, query.float(), key.float(), mask)
     return _weights(mechanism, projected_query, query, key, mask)
 

@@ -7,7 +7,7 @@ Shapes: n entries (all leading dimensions flattened), Q queries, K keys, D units
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +37,10 @@ def rows_of_table(allowed: Tensor | None) -> RowsOf:
 
 def without_autocast(like: Tensor) -> AbstractContextManager[None]:
     """Disable autocast for a kernel, also if ``backward()`` is called under autocast."""
-    return torch.autocast(like.device.type, enabled=False)
+    device = like.device.type
+    if not torch.amp.is_autocast_available(device):  # such as "meta"
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
 
 
 def span(allowed: Tensor, keys: int) -> slice:

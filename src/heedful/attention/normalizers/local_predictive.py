@@ -18,6 +18,7 @@ from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Q
 from heedful.attention.normalizers.preparing import check_scores, required, widened
 from heedful.attention.normalizers.softmax import masked_softmax
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
+from heedful.kernels.additive_rows import without_autocast
 
 
 def local_predictive(
@@ -115,7 +116,7 @@ class LocalPredictive(Normalizer):
                 f"expected [.., {self.query_dim}] in the last dimension"
             )
         W, v = (part.weight.to(dtype) for part in (self.query_projection, self.position_projection))
-        with torch.autocast(vectors.device.type, enabled=False):
+        with without_autocast(vectors):
             return torch.sigmoid(torch.tanh(vectors.to(dtype) @ W.mT) @ v.mT)
 
     def forward(
