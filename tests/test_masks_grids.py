@@ -84,7 +84,7 @@ def test_sinks_are_the_first_keys_of_every_query() -> None:
         masks.neighbourhood((4, 8), 2, shifted=True),
         masks.causal() & (masks.window(3, 0) | masks.sinks(2)),
     ],
-    ids=str,
+    ids=["cross", "neighbourhood", "shifted", "sinks"],
 )
 def test_flex_attention_and_blocks_of_rows_know_them(
     mask: masks.Mask, monkeypatch: pytest.MonkeyPatch
@@ -198,7 +198,7 @@ def test_wrong_grids_are_refused() -> None:
         ({"name": "neighbourhood", "shape": [2, 3], "radius": 1}, masks.neighbourhood((2, 3), 1)),
         ({"name": "window", "before": 1, "sinks": 1}, masks.window(1) | masks.sinks(1)),
     ],
-    ids=str,
+    ids=["axial", "neighbourhood", "window"],
 )
 def test_recipes_name_them(table: dict[str, object], mask: masks.Mask) -> None:
     built = MaskSettings.model_validate(table).build()
