@@ -338,6 +338,8 @@ def test_tensors_that_do_not_fit_are_one_line() -> None:
 
 def test_runs_without_this_shape_are_refused() -> None:
     settings = made("plain")[1].settings
+    tables = settings.as_tables()
     for changed in ({"pre_norm": True}, {"positions": "learned"}):
+        other = type(settings).model_validate(tables | changed)
         with pytest.raises(UserError, match=r"model\."):
-            marian.config_of(settings.model_copy(update=changed))
+            marian.config_of(other)
