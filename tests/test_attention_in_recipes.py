@@ -32,6 +32,7 @@ from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.runs.attention_summary import attention_lines, summarise_attention
 from heedful.runs.recipe import check_recipe
+from stepping import assert_steps_are_teacher_forcing
 from tolerance import assert_rounded, reference
 
 SIZES = {"layers": 1, "hidden_size": 16, "ffn_size": 8, "max_length": 16, "dropout": 0.0}
@@ -114,23 +115,13 @@ def test_steps_of_a_transformer_are_teacher_forcing(attention: dict[str, Any]) -
     check_gradients(model, model.teacher_force(source, target), attention)
     model.eval()
 
+    source, target = assert_steps_are_teacher_forcing(model, searched(model), source, target)
+
     def forced(model: Transformer) -> list[Tensor]:
         return [model.teacher_force(source, target)]
 
-    with torch.no_grad():
-        decodable = searched(model)
-        state, steps = decodable.start(source), []
-        for place in range(target.shape[1]):
-            if place == 2:  # the rows in another order, one of them twice
-                rows = torch.tensor([2, 0, 1, 1])
-                state, target = state.select(rows), target[rows]
-                source = Source(*(part[rows] for part in source))
-                steps = [step[rows] for step in steps]
-            logits, state = decodable.step(target[:, place], state)
-            steps.append(logits)
-        assert_rounded([torch.stack(steps, 1)], reference(forced, model, terms=8))
-        with watch(model) as seen:
-            watched = model.teacher_force(source, target)
+    with torch.no_grad(), watch(model) as seen:
+        watched = model.teacher_force(source, target)
     assert_rounded([watched], reference(forced, model, terms=8))
     for name, (query, _) in model.attention_axes().items():
         weights = seen[name][0]

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 from covering import pairwise
 from heedful.attention import Attention, StructuredSelfAttention, watch
@@ -17,7 +16,7 @@ from heedful.models.encoders import sequences_of
 from heedful.models.hierarchical import HierarchicalEncoder, HierarchicalSettings
 from heedful.models.pairs import Source
 from heedful.models.recurrent_encoder import RecurrentEncoderSettings, RecurrentTextEncoder
-from tolerance import assert_rounded, reference
+from stepping import assert_steps_are_teacher_forcing
 
 FACTORS: dict[str, list[Any]] = {
     "score": [
@@ -51,20 +50,7 @@ def test_steps_of_a_convolutional_model_are_teacher_forcing(attention: dict[str,
             assert own.grad.isfinite().all(), name
     model.eval()
 
-    def forced(model: ConvolutionalEncoderDecoder) -> list[Tensor]:
-        return [model.teacher_force(source, target)]
-
-    with torch.no_grad():
-        state, steps = model.start(source), []
-        for place in range(target.shape[1]):
-            if place == 2:  # the rows in another order, one of them twice
-                rows = torch.tensor([2, 0, 1, 1])
-                state, target = state.select(rows), target[rows]
-                source = Source(*(part[rows] for part in source))
-                steps = [step[rows] for step in steps]
-            logits, state = model.step(target[:, place], state)
-            steps.append(logits)
-    assert_rounded([torch.stack(steps, 1)], reference(forced, model, terms=8))
+    assert_steps_are_teacher_forcing(model, model, source, target)
 
 
 def test_layers_share_keys_that_are_not_projected() -> None:

@@ -22,7 +22,7 @@ from heedful.models.pairs import PairModel, Source
 from heedful.models.registry import build_model
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.runs.recipe import check_recipe
-from tolerance import assert_rounded, reference
+from stepping import assert_steps_are_teacher_forcing
 
 SIZES = {"layers": 2, "hidden_size": 8, "ffn_size": 8, "heads": 2, "max_length": 32}
 SOURCE = Source(torch.tensor([[7, 9, 7, 3], [5, 3, 0, 0], [8, 11, 3, 0]]), torch.tensor([4, 2, 3]))
@@ -101,24 +101,9 @@ def test_only_tokens_of_the_source_are_copied() -> None:
         assert row[:, PAD].max() < 1e-6
 
 
-@torch.no_grad()
 def test_steps_are_teacher_forcing() -> None:
     model = model_of().eval()
-    source, target, steps = SOURCE, TARGET, []
-
-    def forced(model: CopyingTransformer) -> list[Tensor]:
-        return [model.teacher_force(source, target)]
-
-    state = searched(model).start(source)
-    for place in range(3):
-        if place == 1:  # the rows in another order, one of them twice
-            rows = torch.tensor([2, 0, 1, 1])
-            state, target = state.select(rows), target[rows]
-            source = Source(*(part[rows] for part in source))
-            steps = [step[rows] for step in steps]
-        logits, state = searched(model).step(target[:, place], state)
-        steps.append(logits)
-    assert_rounded([torch.stack(steps, 1)], reference(forced, model, terms=8))
+    assert_steps_are_teacher_forcing(model, searched(model), SOURCE, TARGET)
 
 
 def test_losses_are_those_of_the_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +24,7 @@ from heedful.models.registry import _builders
 from heedful.runs import registry
 from heedful.serving import Served, make_application
 from heedful.tasks.spec import spec_of_run
-from tolerance import assert_rounded, reference
+from stepping import assert_steps_are_teacher_forcing
 
 ROOT = Path(__file__).parents[1]
 PAIRS = ROOT / "examples" / "plugins" / "pair_model.py"
@@ -136,20 +135,7 @@ def test_steps_are_teacher_forcing() -> None:
     source = Source(torch.randint(4, 20, (3, 6)), torch.tensor([6, 4, 2]))
     target = torch.randint(4, 20, (3, 5))
 
-    def forced(model: Any) -> list[Tensor]:
-        return [model.teacher_force(source, target)]
-
-    decodable = searched(model)
-    state, steps = decodable.start(source), []
-    for place in range(target.shape[1]):
-        if place == 2:  # the rows in another order, one of them twice
-            rows = torch.tensor([2, 0, 1, 1])
-            state, target = state.select(rows), target[rows]
-            source = Source(*(part[rows] for part in source))
-            steps = [step[rows] for step in steps]
-        logits, state = decodable.step(target[:, place], state)
-        steps.append(logits)
-    assert_rounded([torch.stack(steps, 1)], reference(forced, model, terms=8))
+    assert_steps_are_teacher_forcing(model, searched(model), source, target)
 
 
 def test_padding_changes_nothing() -> None:

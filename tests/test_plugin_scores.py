@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 from heedful.attention import watch
 from heedful.attention.scores import Score, build_score, register_score
@@ -19,7 +18,7 @@ from heedful.inference.fusing import searched
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.runs.recipe import check_recipe
-from tolerance import assert_rounded, reference
+from stepping import assert_steps_are_teacher_forcing
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "examples" / "plugins" / "manhattan.py"
@@ -41,15 +40,7 @@ def test_steps_are_teacher_forcing(score: str) -> None:
     source = Source(torch.randint(4, 20, (3, 6)), torch.tensor([6, 4, 2]))
     target = torch.randint(4, 20, (3, 5))
 
-    def forced(model: Transformer) -> list[Tensor]:
-        return [model.logits(model.states(source, target))]
-
-    decodable = searched(model)
-    state, steps = decodable.start(source), []
-    for place in range(target.shape[1]):
-        logits, state = decodable.step(target[:, place], state)
-        steps.append(logits)
-    assert_rounded([torch.stack(steps, 1)], reference(forced, model, terms=8))
+    assert_steps_are_teacher_forcing(model, searched(model), source, target)
 
 
 def test_every_attention_has_the_score() -> None:

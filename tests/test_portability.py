@@ -18,7 +18,7 @@ def test_every_file_with_derived_tolerances_is_numerical() -> None:
     users = {
         path.stem.removeprefix("test_")
         for path in TESTS.glob("test_*.py")
-        if re.search(r"^from tolerance import", path.read_text(encoding="utf-8"), re.M)
+        if re.search(r"^from (tolerance|stepping) import", path.read_text(encoding="utf-8"), re.M)
     }
     users.remove("portable_c")  # which chooses instruction sets itself
     assert users <= set(NUMERICAL)

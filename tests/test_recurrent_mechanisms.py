@@ -15,6 +15,7 @@ from heedful.inference.fusing import searched
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.runs.recipe import check_recipe, with_overrides
+from stepping import assert_steps_are_teacher_forcing
 from tolerance import assert_rounded, reference
 
 SIZES = {"embedding_size": 6, "hidden_size": 8, "dropout": 0.0, "max_length": 16}
@@ -78,23 +79,13 @@ def test_steps_are_teacher_forcing(table: dict[str, Any]) -> None:
             assert own.grad.isfinite().all(), name
     model.eval()
 
+    source, target = assert_steps_are_teacher_forcing(model, searched(model), source, target)
+
     def forced(model: RecurrentEncoderDecoder) -> list[Tensor]:
         return [model.teacher_force(source, target)]
 
-    with torch.no_grad():
-        decodable = searched(model)
-        state, steps = decodable.start(source), []
-        for place in range(target.shape[1]):
-            if place == 2:  # the rows in another order, one of them twice
-                rows = torch.tensor([2, 0, 1, 1])
-                state, target = state.select(rows), target[rows]
-                source = Source(*(part[rows] for part in source))
-                steps = [step[rows] for step in steps]
-            logits, state = decodable.step(target[:, place], state)
-            steps.append(logits)
-        assert_rounded([torch.stack(steps, 1)], reference(forced, model, terms=8))
-        with watch(model) as seen:
-            watched = model.teacher_force(source, target)
+    with torch.no_grad(), watch(model) as seen:
+        watched = model.teacher_force(source, target)
     assert_rounded([watched], reference(forced, model, terms=8))
     weights = torch.cat(seen["decoder.attention"], 2)
     assert weights.shape == (4, table["attention"].get("heads", 1), 5, 6)
@@ -157,7 +148,13 @@ def test_rewards_are_known_from_the_normalizer() -> None:
     [
         ({"mask": "window"}, "this attention has no mask"),
         ({"name": "none", "score": "dot"}, "without attention, score has no meaning"),
-        ({"normalizer": "hard"}, "hard passes no gradient"),
+        ({"normalizer": "hard"}, "'hard' passes no gradient"),
+        ({"normalizer": "hard", "heads": 2}, "'hard' passes no gradient"),
+        ({"score": "coverage", "normalizer": "plain-sum"}, "choose the score exp-dot"),
+        (
+            {"score": {"name": "location", "positions": 16}, "query_key_norm": "rms"},
+            "does not read the keys",
+        ),
         ({"score": "coverage", "heads": 2}, "has one head"),
         ({"score": "cosine"}, "queries have 8 components and keys 16"),
         ({"score": "exp-dot"}, "choose the normalizer plain-sum"),

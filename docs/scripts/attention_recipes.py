@@ -32,7 +32,7 @@ def rows() -> Iterator[tuple[str, ...]]:
         normalize = normal(name=name_of(normal)).build(HEADS, WIDTH)
         where = "recurrent" if normal.not_for_heads else "all"
         where = "recurrent" if isinstance(normalize, RecurrentNormalizer) else where
-        where = "none" if name_of(normal) == "hard" else where
+        where = where if normal.passes_gradient else "none"
         form = fast(Mechanism(ScaledDot(), normalize))
         yield "normalizer", *described(normal), form, where, mark(name_of(normal) == "softmax")
     for place in PositionSettings.parts.values():

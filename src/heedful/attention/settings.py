@@ -29,12 +29,6 @@ Role = Literal["self", "causal", "cross"]
 """What a module attends to: its own text, its own text up to the query, or another text."""
 
 
-NOT_STEPWISE = {
-    "hard": "hard passes no gradient to the scores; choose hard-gumbel or hard-reinforce",
-}
-"""Normalizers that a decoder cannot use, and the reason."""
-
-
 class AttentionSettings(Settings):
     """The parts and sizes of an attention module."""
 
@@ -99,10 +93,8 @@ class AttentionSettings(Settings):
         if dim % maps:
             raise ValueError(f"hidden_size {dim} is not a multiple of heads {maps}")
         width, of_self = dim // maps, role != "cross"
-        score = self.score or ScaledDot.Settings()
-        normalizer = self.normalizer or Softmax.Settings()
+        score, normalizer = self._score_and_normalizer(max_length)
         positions = self.positions if of_self and self.positions else NoneSettings()
-        check_parts(score, normalizer, max_length)
         sizes = HeadSizes(width, maps, role == "causal", score.compared(width), dim // heads)
         parts: dict[str, Any] = {
             "score": score.build(width, width),
@@ -115,6 +107,8 @@ class AttentionSettings(Settings):
             "dropout": self.dropout or 0.0,
             "bias": bias,
         }
+        if not score.reads_keys:
+            _refuse_parts_of_keys(score, parts)
         if self.mixing == "differential":
             if self.join not in (None, "projection"):
                 raise ValueError("differential attention joins its heads by a projection only")
@@ -150,16 +144,24 @@ class AttentionSettings(Settings):
                 "use model.kind = 'recurrent'"
             )
 
-    def build_past(self, query_dim: int, key_dim: int) -> RecurrentAttention:
+    def _score_and_normalizer(
+        self, max_length: int | None
+    ) -> tuple[ScoreSettings, NormalizerSettings]:
+        """The two, which fit together."""
+        score = self.score or ScaledDot.Settings()
+        normalizer = self.normalizer or Softmax.Settings()
+        check_parts(score, normalizer, max_length)
+        return score, normalizer
+
+    def build_past(
+        self, query_dim: int, key_dim: int, *, max_length: int | None = None
+    ) -> RecurrentAttention:
         """One head without projections whose parts may read the weights of earlier steps.
 
         Raises:
-            ValueError: the score does not compare vectors of these widths.
+            ValueError: the settings do not fit together.
         """
-        score, normalizer = (
-            self.score or ScaledDot.Settings(),
-            self.normalizer or Softmax.Settings(),
-        )
+        score, normalizer = self._score_and_normalizer(max_length)
         return RecurrentAttention(
             score.build(query_dim, key_dim),
             normalizer.build(1, query_dim),
@@ -181,29 +183,20 @@ class AttentionSettings(Settings):
             raise ValueError(
                 f"this attention has one head and no {other[0]}; it has {', '.join(beside)}"
             )
-        score, normalizer = (
-            self.score or ScaledDot.Settings(),
-            self.normalizer or Softmax.Settings(),
-        )
-        check_parts(score, normalizer, max_length)
-        if normalizer.name in NOT_STEPWISE:
-            raise ValueError(f"normalizer: {NOT_STEPWISE[normalizer.name]}")
+        score, normalizer = self._score_and_normalizer(max_length)
         return Attention(
             score.build(query_dim, key_dim),
             normalizer.build(1, query_dim),
             dropout=self.dropout or 0.0,
         )
 
-    def check(
-        self, dim: int, role: Role, *, max_length: int | None = None, residual: bool = True
-    ) -> Self:
-        """Return itself.
+    def check(self, dim: int, role: Role, *, max_length: int | None = None) -> Self:
+        """Return itself, as settings of a layer that adds the result to its states.
 
         Args:
             dim: as in :meth:`build`.
             role: as in :meth:`build`.
             max_length: as in :meth:`build`.
-            residual: whether the result is added to states of width ``dim``.
 
         Raises:
             ValueError: as :meth:`build`; or the normalizer cannot be used with several heads, or
@@ -216,31 +209,29 @@ class AttentionSettings(Settings):
         if not reason and (module.normalize.draws or module.normalize.learns_by_reward):
             reason = "draws weights at random"
         if reason:
-            known = (kind for name, kind in NormalizerSettings.parts.items())
-            names = [kind.model_fields["name"].default for kind in known if not kind.not_for_heads]
+            parts = NormalizerSettings.parts.items()
+            names = [name for name, kind in parts if not kind.not_for_heads]
             raise ValueError(f"'{normalizer.name}' {reason}; choose one of {', '.join(names)}")
-        if self.score is not None and not self.score.reads_keys:
-            self._refuse_parts_of_keys(module)
-        if residual and module.aggregate == "mean" and module.heads > 1:
+        if module.aggregate == "mean" and module.heads > 1:
             raise ValueError(
                 "join = 'mean' returns vectors of a head's width, which cannot be added to the "
                 "states; choose projection or concatenation"
             )
         return self
 
-    def _refuse_parts_of_keys(self, module: MultiHeadAttention) -> None:
-        """Raise ValueError if a part changes keys, which the score does not read."""
-        assert self.score is not None
-        if _act_on_keys(module.positions):
-            raise ValueError(
-                f"the score '{self.score.name}' does not read the keys, which the positions "
-                f"'{self.positions}' change; choose alibi, t5 or none"
-            )
-        if module.query_key_norm is not None:
-            raise ValueError(
-                f"the score '{self.score.name}' does not read the keys, which query_key_norm = "
-                f"'{self.query_key_norm}' changes; choose none"
-            )
+
+def _refuse_parts_of_keys(score: ScoreSettings, parts: dict[str, Any]) -> None:
+    """Raise ValueError if a part changes keys, which the score does not read."""
+    if _act_on_keys(parts["positions"]):
+        raise ValueError(
+            f"the score '{score.name}' does not read the keys, which these positions change; "
+            "choose alibi, t5 or none"
+        )
+    if parts["query_key_norm"] is not None:
+        raise ValueError(
+            f"the score '{score.name}' does not read the keys, which query_key_norm changes; "
+            "choose none"
+        )
 
 
 def _act_on_keys(positions: RelativePositions | None) -> bool:
@@ -254,7 +245,11 @@ def _act_on_keys(positions: RelativePositions | None) -> bool:
 def check_parts(
     score: ScoreSettings, normalizer: NormalizerSettings, max_length: int | None
 ) -> None:
-    """Raise ValueError if a score and a normalizer have no meaning together."""
+    """Raise ValueError if a score is not trained, or has no meaning with the normalizer."""
+    if not normalizer.passes_gradient:
+        raise ValueError(
+            f"'{normalizer.name}' passes no gradient to the scores, which would not be trained"
+        )
     if normalizer.name == "plain-sum" and score.least is None:
         raise ValueError(
             f"plain-sum needs scores that are not negative, and those of '{score.name}' may be; "

@@ -115,7 +115,7 @@ class RecurrentAttentionSettings(AttentionSettings, PartSettings):
             return Reading(heads, width, linear=False)
         chosen = AttentionSettings(score=score, normalizer=normalizer, dropout=self.dropout)
         if chosen.reads_past:
-            past = chosen.build_past(hidden_size, annotation_dim)
+            past = chosen.build_past(hidden_size, annotation_dim, max_length=max_length)
             return Reading(past, annotation_dim, linear=True)
         one = chosen.build_one(hidden_size, annotation_dim, max_length=max_length)
         return Reading(one, annotation_dim, linear=True)

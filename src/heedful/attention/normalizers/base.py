@@ -121,6 +121,8 @@ class NormalizerSettings(PartSettings):
     parts: ClassVar[Parts["NormalizerSettings"]] = Parts("normalizer")
     reads_past: ClassVar[bool] = False
     """Whether weights depend on earlier steps, or on their number."""
+    passes_gradient: ClassVar[bool] = True
+    """Whether the scores are trained, by a gradient or by a reward."""
     not_for_heads: ClassVar[str] = ""
     """Why the heads of a Transformer cannot use it; empty if they can."""
 

@@ -68,6 +68,7 @@ class Hard(Normalizer):
     class Settings(NormalizerSettings):
         """The table of a recipe."""
 
+        passes_gradient: ClassVar[bool] = False
         not_for_heads: ClassVar[str] = "passes no gradient to the scores"
         name: Literal["hard"] = "hard"
 
