@@ -474,6 +474,8 @@ def test_mixed_heads_share_their_mask(name: str) -> None:
     layer, x = VARIANTS[name](), torch.randn(B, L, 20)
     with pytest.raises(ValueError, match="has one matrix for each head, but heads are mixed"):
         layer(x, x, mask=torch.ones(B, H, L, L, dtype=torch.bool))
+    with pytest.raises(ValueError, match="has one matrix for each head, but heads are mixed"):
+        layer(x, x, mask=masks.causal() & torch.ones(B, H, L, L, dtype=torch.bool))
     layer(x, x, mask=torch.ones(B, 1, L, L, dtype=torch.bool))
 
 

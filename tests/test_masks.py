@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from heedful.attention import MultiHeadAttention
 from heedful.attention.masks import Causal, Grid, Mask, causal, dense_mask, padding
 
 CPU = torch.device("cpu")
@@ -109,3 +110,15 @@ def test_wrong_masks_are_refused() -> None:
         padding(torch.ones(2, 3, 4, dtype=torch.int64)).dense((2, 3, 4), CPU)
     with pytest.raises(NotImplementedError, match="Mask does not implement `allows`"):
         Mask().dense((3, 4), CPU)
+
+
+@pytest.mark.parametrize("same", [2, 3])
+def test_a_tensor_of_an_expression_is_for_all_heads(same: int) -> None:
+    """``[B, Q, K]`` means the same in an expression as alone, also if B is the number of heads."""
+    torch.manual_seed(1)
+    layer = MultiHeadAttention(12, heads=3)
+    x, allowed = torch.rand(same, 5, 12), torch.rand(same, 5, 5) < 0.7
+    for mask in (causal() & allowed, ~~(allowed & causal()), causal() & (allowed | allowed)):
+        found = layer(x, x, mask=mask)
+        expected = layer(x, x, mask=allowed & torch.ones(5, 5).bool().tril())
+        torch.testing.assert_close(found, expected)

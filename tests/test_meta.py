@@ -6,7 +6,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.attention import Attention, MultiHeadAttention, normalizers, positions, scores
+from heedful.attention import (
+    Attention,
+    MultiHeadAttention,
+    Pointer,
+    RecurrentAttention,
+    disagreement,
+    linear_attend,
+    linear_read,
+    linear_state,
+    linear_weights,
+    normalizers,
+    positions,
+    scores,
+)
 from heedful.models.encoders import Sequences
 from heedful.models.hierarchical import HierarchicalEncoder, HierarchicalSettings
 
@@ -125,3 +138,15 @@ def test_an_alpha_without_values_is_refused() -> None:
         normalizers.Entmax(torch.full((2, 1, 1), 1.5, device="meta"))
     learned = normalizers.Entmax(torch.full((2, 1, 1), 1.5, device="meta"), learned=True)
     assert learned.raw_alpha.is_meta
+
+
+def test_parts_without_autocast_on_meta() -> None:
+    """Autocast does not exist on this device, so that it cannot be disabled there."""
+    x = torch.rand(2, 5, 4, device="meta")
+    half = x.half()
+    assert linear_attend(x, x, x).shape == linear_attend(half, half, half).shape == (2, 5, 4)
+    assert linear_weights(x, x).shape == (2, 5, 5)
+    assert disagreement(x).shape == (2,)
+    assert linear_read(x, linear_state(x, x)).is_meta
+    assert Pointer()(half, half).is_meta
+    assert RecurrentAttention(scores.ScaledDot())(half, half).is_meta

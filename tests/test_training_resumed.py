@@ -13,7 +13,8 @@ import pytest
 from heedful.basics.errors import UserError
 from heedful.runs.manifest import seal
 from heedful.runs.opening import open_run
-from heedful.training.train import train
+from heedful.runs.recipe import check_recipe
+from heedful.training.train import prepare, train
 from text_help import write_data
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
@@ -97,6 +98,31 @@ def test_an_ignored_hangup_stays_ignored(folder: Path) -> None:
     _, said = process.communicate(timeout=100)
     assert process.returncode == 130
     assert said.count(b"interrupted: saving") == 1
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from heedful.training.comparison_record import Training
+from heedful.training.parallel_trainings import train_in_processes
+folder = Path(sys.argv[1])
+training = Training("one", 1, sys.argv[2])
+train_in_processes(folder, [training], folder, 1, lambda *given, **named: None)
+"""
+
+
+def test_a_process_ends_with_a_checkpoint_if_the_comparison_is_killed(folder: Path) -> None:
+    run = folder / "child"
+    prepare(check_recipe(recipe(max_steps=10**6, log_every=1), ""), run, data=folder)
+    process = subprocess.Popen([sys.executable, "-c", PARENT, str(folder), "child"])
+    wait_for_a_step(process, run)
+    process.kill()
+    process.wait()
+    before = time.monotonic()
+    while not open_run(run).checkpoints() and time.monotonic() < before + 20:
+        time.sleep(0.05)
+    assert open_run(run).checkpoints()
+    assert "interrupted: saving" in (folder / "child.log").read_text()
 
 
 def test_another_number_of_threads_is_said_once(

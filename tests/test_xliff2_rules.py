@@ -7,6 +7,7 @@ import pytest
 
 from heedful.basics.errors import UserError
 from heedful.data.documents import open_document
+from heedful.data.readers import read_pairs
 from heedful.data.units import read_units
 
 CONFORMANCE = Path(__file__).parents[1] / "../shared/data/l10n-conformance/files.tar.xz"
@@ -93,6 +94,9 @@ def test_what_is_invalid_is_refused(
     with pytest.raises(UserError) as checked:
         list(read_units(tmp_path / "a.xlf"))
     assert str(checked.value) == str(caught.value)
+    with pytest.raises(UserError) as read:
+        list(read_pairs([tmp_path / "a.xlf"]))
+    assert str(read.value) == str(caught.value)
 
 
 def test_what_is_valid_is_accepted(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ two to the same ones.
 import torch
 from torch import Tensor
 
+from heedful.basics.device import without_autocast
+
 
 def disagreement(weights: Tensor) -> Tensor:
     """``‖A Aᵀ − I‖²_F`` of each batch entry, summed over the pairs of rows.
@@ -39,7 +41,7 @@ def disagreement(weights: Tensor) -> Tensor:
     if weights.dim() < 2:
         raise ValueError(f"weights has shape {list(weights.shape)}: expected [.., rows, keys]")
     wide = weights.float() if weights.dtype in (torch.bfloat16, torch.float16) else weights
-    with torch.autocast(weights.device.type, enabled=False):
+    with without_autocast(weights):
         gram = wide @ wide.transpose(-2, -1)  # [.., R, R]
         identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         return (gram - identity).square().sum((-2, -1))

@@ -23,7 +23,7 @@ from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
-from heedful.kernels.additive_rows import without_autocast
+from heedful.basics.device import without_autocast
 
 HALVES = (torch.bfloat16, torch.float16)
 

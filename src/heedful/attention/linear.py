@@ -27,6 +27,7 @@ from heedful.attention.checking import check_inputs
 from heedful.attention.feature_maps import EluPlusOne, FeatureMap
 from heedful.attention.masks import Causal, Mask, dense_mask
 from heedful.attention.masks.algebra import Combined, Dense
+from heedful.basics.device import without_autocast
 from heedful.basics.shapes import leading_sizes
 
 _HALVES = (torch.bfloat16, torch.float16)
@@ -96,7 +97,7 @@ def linear_attend(
         raise ValueError(f"chunk must be at least 1, not {chunk}")
     check_inputs(query=query, key=key, value=value)
     causal, allowed = _split_mask(mask, query, key)
-    with torch.autocast(query.device.type, enabled=False):
+    with without_autocast(query):
         features, keys = _features(query, key, feature_map, allowed)
         values = _wide(value)
         _require_state(state, keys, values)
@@ -146,7 +147,7 @@ def linear_weights(
         rows = torch.arange(query.shape[-2], device=query.device)
     else:
         query = query[..., rows, :]
-    with torch.autocast(query.device.type, enabled=False):
+    with without_autocast(query):
         features, keys = _features(query, key, feature_map, allowed)
         similarity = features @ keys.transpose(-2, -1)
         if causal:
@@ -188,7 +189,7 @@ def linear_state(
         raise ValueError(
             "mask: all later queries read the same state, so the mask cannot be causal"
         )
-    with torch.autocast(key.device.type, enabled=False):
+    with without_autocast(key):
         _, keys = _features(key[..., :0, :], key, feature_map, allowed)
         values = _wide(value)
         _require_state(state, keys, values)
@@ -212,7 +213,7 @@ def linear_read(
         tensor([[1., 1., 1.]])
     """
     check_inputs(query=query)
-    with torch.autocast(query.device.type, enabled=False):
+    with without_autocast(query):
         features = (feature_map or _ELU_PLUS_ONE)(_wide(query))
         if features.shape[-1] != state.z.shape[-1]:
             raise ValueError(

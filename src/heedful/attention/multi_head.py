@@ -240,7 +240,9 @@ class MultiHeadAttention(Attentive):
             memory = Memory(key, value)
         check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
         projected_query = ProjectedQuery.project(parts, queries, memory.key.shape[-2], first)
-        if isinstance(mask, Tensor) and mask.dim() == queries.dim() - 1:
+        if isinstance(mask, Mask):
+            mask = mask.for_heads(queries.dim() - 1)
+        elif mask is not None and mask.dim() == queries.dim() - 1:
             mask = mask.unsqueeze(-3)
         context = self._context(
             parts, projected_query, self._for_all_heads(memory), mask, heads=True
@@ -248,13 +250,14 @@ class MultiHeadAttention(Attentive):
         return self._joined(context, query)
 
     def _check_mask(self, mask: Mask | Tensor | None) -> None:
-        if self.mixing is None or not isinstance(mask, Tensor):
+        if self.mixing is None or mask is None:
             return
-        if mask.dim() > 3 and mask.shape[-3] > 1:
-            raise ValueError(
-                f"mask {list(mask.shape)} has one matrix for each head, but heads are mixed: a "
-                "masked key of one head would get weights of another; use [B, Q, K]"
-            )
+        for one in (mask,) if isinstance(mask, Tensor) else mask.tensors:
+            if one.dim() > 3 and one.shape[-3] > 1:
+                raise ValueError(
+                    f"mask {list(one.shape)} has one matrix for each head, but heads are mixed: a "
+                    "masked key of one head would get weights of another; use [B, Q, K]"
+                )
 
     def _step_scale(self, parts: Mechanism) -> float | None:
         """The scale of a step's dot products, if the cache can be read in place; else None."""

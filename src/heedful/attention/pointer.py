@@ -15,6 +15,7 @@ from heedful.attention.masks import Grid, Mask, split_mask
 from heedful.attention.normalizers.preparing import filled
 from heedful.attention.scores import RecurrentScore, ScaledDot, Score
 from heedful.attention.watching import Watchable
+from heedful.basics.device import without_autocast
 from heedful.basics.shapes import leading_sizes
 
 
@@ -75,7 +76,7 @@ class Pointer(Watchable):
         check_inputs(query=query)
         projected = self.score.project_query(query)
         if projected.dtype in HALVES:
-            with torch.autocast(query.device.type, enabled=False):
+            with without_autocast(query):
                 scores = self.score.compare(projected.float(), memory.float())
         else:
             scores = self.score.compare(projected, memory)

@@ -22,6 +22,7 @@ from heedful.attention.normalizers.recurrent import RecurrentNormalizer
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.recurrent import RecurrentScore
 from heedful.attention.watching import Watchable
+from heedful.basics.device import without_autocast
 from heedful.basics.shapes import leading_sizes
 
 
@@ -188,7 +189,7 @@ class RecurrentAttention(Watchable):
         """Weights ``[.., 1, K]`` of one step, their draw, and the next state."""
         projected = self.score.project_query(query)
         if projected.dtype in HALVES:
-            with torch.autocast(query.device.type, enabled=False):
+            with without_autocast(query):
                 return self._step(query, projected.float(), key.float(), split, state)
         return self._step(query, projected, key, split, state)
 

@@ -86,6 +86,14 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
     return torch.autocast(device.type, dtype=getattr(torch, precision))
 
 
+def without_autocast(like: torch.Tensor) -> contextlib.AbstractContextManager[None]:
+    """Disable autocast on the device of a tensor, also if ``backward()`` runs under autocast."""
+    device = like.device.type
+    if not torch.amp.is_autocast_available(device):  # such as "meta"
+        return contextlib.nullcontext()
+    return torch.autocast(device, enabled=False)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Compute on one thread while the block runs, in the calling thread.

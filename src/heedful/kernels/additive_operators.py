@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.kernels.additive_rows import AdditiveRows, rows_of_table, without_autocast
+from heedful.basics.device import without_autocast
+from heedful.kernels.additive_rows import AdditiveRows, rows_of_table
 from heedful.kernels.additive_selection import chosen_kernel, tiles_for, use_kernel
 from heedful.kernels.additive_tiles import plain_scores
 from heedful.kernels.operators import Operator, folded, mapped_first, one_by_one, second_derivatives

@@ -7,12 +7,12 @@ Shapes: n entries (all leading dimensions flattened), Q queries, K keys, D units
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from heedful.basics.device import without_autocast
 from heedful.basics.thread_contention import waiting_time
 from heedful.kernels.additive_selection import tiles_for
 from heedful.kernels.additive_tiles import Tiles, plain_scores
@@ -33,14 +33,6 @@ def rows_of_table(allowed: Tensor | None) -> RowsOf:
         return allowed if allowed.shape[1] == 1 else allowed[:, rows]
 
     return rows_of
-
-
-def without_autocast(like: Tensor) -> AbstractContextManager[None]:
-    """Disable autocast for a kernel, also if ``backward()`` is called under autocast."""
-    device = like.device.type
-    if not torch.amp.is_autocast_available(device):  # such as "meta"
-        return nullcontext()
-    return torch.autocast(device, enabled=False)
 
 
 def span(allowed: Tensor, keys: int) -> slice:

@@ -4,9 +4,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heedful.basics.bounded_reading import read_json
-from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
+from heedful.training.run_sets import read_record
 from heedful.training.variants import Variant
 
 FORMAT = 1
@@ -85,26 +84,18 @@ def read_comparison(folder: Path) -> Comparison | None:
     Raises:
         UserError: ``comparison.json`` is damaged or has another format version.
     """
-    path = folder / RECORD
-    if not path.exists():
-        return None
-    values = read_json(path)
-    if values.get("format") != FORMAT:
-        raise UserError(
-            f"{path} is of format {values.get('format')}, this version reads {FORMAT}; use another "
-            "--out"
-        )
-    try:
-        return Comparison(
-            **{
-                **{key: value for key, value in values.items() if key != "format"},
-                "variants": [Variant(**each) for each in values["variants"]],
-                "refused": [Refused(**each) for each in values["refused"]],
-                "trainings": [Training(**each) for each in values["trainings"]],
-            }
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: a field is missing; the file is damaged") from error
+    return read_record(folder / RECORD, FORMAT, _comparison)
+
+
+def _comparison(values: dict[str, Any]) -> Comparison:
+    return Comparison(
+        **{
+            **{key: value for key, value in values.items() if key != "format"},
+            "variants": [Variant(**each) for each in values["variants"]],
+            "refused": [Refused(**each) for each in values["refused"]],
+            "trainings": [Training(**each) for each in values["trainings"]],
+        }
+    )
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

@@ -1,5 +1,6 @@
 """Trains several prepared runs at the same time, each in its own process."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from heedful.basics.notices import notice
 from heedful.runs.opening import open_run
 from heedful.runs.registry import loaded_files
 from heedful.training.comparison_record import Training
-from heedful.training.interrupting import interruptible
+from heedful.training.interrupting import END_WITH_INPUT, interruptible
 from heedful.training.report import duration
 
 _INTERRUPTED = 130
@@ -43,8 +44,14 @@ class _Process:
         command = [sys.executable, "-m", "heedful", *plugins, "train", "--out", str(self.run)]
         with self.log.open("ab") as log:
             # In its own session, so that Ctrl-C reaches this process only, which passes it on once.
+            # The pipe closes when this process ends, even if it is killed.
             self.process = subprocess.Popen(
-                [*command, *place], stdout=log, stderr=log, start_new_session=True
+                [*command, *place],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, END_WITH_INPUT: "1"},
             )
 
     def fraction(self) -> float:

@@ -1,9 +1,10 @@
 """Folders of several runs that are trained from one recipe: searches and comparisons."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.runs.opening import open_run
@@ -11,6 +12,8 @@ from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
 from heedful.runs.shared_preparation import can_share, share_preparation
 from heedful.training.resuming import flat
+
+T = TypeVar("T")
 
 HARMLESS = frozenset(
     {
@@ -58,6 +61,26 @@ def require_same_settings(
                 f"{folder} was started with {name} = {old.get(key)!r}, now it is {new.get(key)!r}: "
                 f"this cannot change when {what} is resumed; use another --out"
             )
+
+
+def read_record(path: Path, version: int, build: Callable[[dict[str, Any]], T]) -> T | None:
+    """What ``build`` makes of a JSON record; None if there is no such file.
+
+    Raises:
+        UserError: the file is damaged or has another format version.
+    """
+    if not path.exists():
+        return None
+    values = read_json(path)
+    if values.get("format") != version:
+        raise UserError(
+            f"{path} is of format {values.get('format')}, this version reads {version}; use "
+            "another --out"
+        )
+    try:
+        return build(values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: a field is missing; the file is damaged") from error
 
 
 def require_empty(folder: Path, what: str) -> None:

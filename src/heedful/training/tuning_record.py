@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heedful.basics.bounded_reading import read_json
-from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
 from heedful.evaluation.outcome import ReportTable
 from heedful.runs.run import Run
+from heedful.training.run_sets import read_record
 
 FORMAT = 1
 RECORD = "tuning.json"
@@ -82,26 +81,18 @@ def read_tuning(folder: Path) -> Tuning | None:
     Raises:
         UserError: ``tuning.json`` is damaged or has another format version.
     """
-    path = folder / RECORD
-    if not path.exists():
-        return None
-    values = read_json(path)
-    if values.get("format") != FORMAT:
-        raise UserError(
-            f"{path} is of format {values.get('format')}, this version reads {FORMAT}; use another "
-            "--out"
-        )
-    try:
-        return Tuning(
-            begun_with=values["begun_with"],
-            compared_by=values["compared_by"],
-            higher=values["higher"],
-            trials=[_trial(trial) for trial in values["trials"]],
-            further=[_trial(trial) for trial in values["further"]],
-            parameters=values["parameters"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: a field is missing; the file is damaged") from error
+    return read_record(folder / RECORD, FORMAT, _tuning)
+
+
+def _tuning(values: dict[str, Any]) -> Tuning:
+    return Tuning(
+        begun_with=values["begun_with"],
+        compared_by=values["compared_by"],
+        higher=values["higher"],
+        trials=[_trial(trial) for trial in values["trials"]],
+        further=[_trial(trial) for trial in values["further"]],
+        parameters=values["parameters"],
+    )
 
 
 def _trial(values: dict[str, Any]) -> Trial:

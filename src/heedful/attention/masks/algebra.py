@@ -135,6 +135,8 @@ class Mask:
 
     paddings: tuple["Mask", ...] = ()
     """The padding masks, which apply to the whole expression."""
+    tensors: tuple[Tensor, ...] = ()
+    """The tensors in the expression."""
 
     def rule(self, grid: Grid) -> Tensor:
         """Booleans that broadcast to the grid, without padding."""
@@ -157,6 +159,11 @@ class Mask:
         """Booleans that broadcast to scores of ``shape [.., Q, K]``; see :class:`Grid`."""
         return self.allows(Grid(shape, torch.device(device), first=first))
 
+    def for_heads(self, dims: int) -> "Mask":
+        """The mask for scores ``[.., H, Q, K]``: tensors ``[.., Q, K]`` with ``dims`` dimensions
+        are for all heads."""
+        return self
+
     def __and__(self, other: "Mask | Tensor") -> "Mask":
         return Combined("&", self, as_mask(other))
 
@@ -175,6 +182,10 @@ class Combined(Mask):
     def __init__(self, sign: str, one: Mask, other: Mask) -> None:
         self.sign, self.one, self.other = sign, one, other
         self.paddings = (*one.paddings, *other.paddings)
+        self.tensors = (*one.tensors, *other.tensors)
+
+    def for_heads(self, dims: int) -> Mask:
+        return Combined(self.sign, self.one.for_heads(dims), self.other.for_heads(dims))
 
     def rule(self, grid: Grid) -> Tensor:
         one, other = _structure(self.one, grid), _structure(self.other, grid)
@@ -183,7 +194,10 @@ class Combined(Mask):
 
 class _Not(Mask):
     def __init__(self, one: Mask) -> None:
-        self.one, self.paddings = one, one.paddings
+        self.one, self.paddings, self.tensors = one, one.paddings, one.tensors
+
+    def for_heads(self, dims: int) -> Mask:
+        return _Not(self.one.for_heads(dims))
 
     def rule(self, grid: Grid) -> Tensor:
         return ~_structure(self.one, grid)
@@ -205,7 +219,10 @@ class Dense(Mask):
     """
 
     def __init__(self, matrix: Tensor) -> None:
-        self.matrix = matrix
+        self.matrix, self.tensors = matrix, (matrix,)
+
+    def for_heads(self, dims: int) -> Mask:
+        return Dense(self.matrix.unsqueeze(-3)) if self.matrix.dim() == dims else self
 
     def rule(self, grid: Grid) -> Tensor:
         return grid.per_pair(self.matrix)

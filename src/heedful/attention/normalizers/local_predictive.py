@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from heedful.attention.normalizers.base import Normalizer, NormalizerSettings, Queries
 from heedful.attention.normalizers.preparing import check_scores, required, widened
 from heedful.attention.normalizers.softmax import masked_softmax
+from heedful.basics.device import without_autocast
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
-from heedful.kernels.additive_rows import without_autocast
 
 
 def local_predictive(

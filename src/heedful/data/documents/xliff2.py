@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.base import Edit
-from heedful.data.documents.xliff2_rules import check_xliff2
-from heedful.data.documents.xliff2_structure import LANGUAGE
 from heedful.data.documents.xml import XmlDocument, check_references
 from heedful.data.readers.languages import takes
 from heedful.data.readers.markup import read_segment
 from heedful.data.readers.xliff import missing_language
 from heedful.data.readers.xliff2 import REVIEW, is_translatable, languages_of
+from heedful.data.readers.xliff2_rules import check_xliff2
+from heedful.data.readers.xliff2_structure import LANGUAGE
 
 if TYPE_CHECKING:
     from lxml import etree

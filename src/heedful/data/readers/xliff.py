@@ -11,6 +11,7 @@ from heedful.data.readers.markup import read_segment
 from heedful.data.readers.opening import Input
 from heedful.data.readers.xliff2 import is_version_2, read_segments
 from heedful.data.readers.xliff2 import languages_of as xliff2_languages
+from heedful.data.readers.xliff2_rules import check_xliff2
 from heedful.data.readers.xml import stream_elements
 
 if TYPE_CHECKING:
@@ -29,19 +30,24 @@ def read_xliff(
 ) -> Iterator[Pair]:
     """Read pairs of translated units; the sides of a file of the other direction are exchanged.
 
+    A document of XLIFF 2 is read as a whole and checked before its first pair is yielded.
+
     Raises:
-        UserError: the XML is invalid, the version is unknown, or a language is missing.
+        UserError: the XML or the XLIFF 2 is invalid, the version is unknown, or a language is
+            missing.
     """
     languages: set[str] = set()
     read_any, turned, skipped = False, False, False
     ends = ("trans-unit", "segment")
-    events = stream_elements(file, encoding, "XLIFF", ("xliff", "file"), ends)
+    events = stream_elements(file, encoding, "XLIFF", ("xliff", "file"), ends, is_version_2)
     for event, element in events:
         if event == "start":
             if is_root(element) and is_version_2(element):
                 codes = xliff2_languages(element, file.name)
-                segments = (one for event, one in events if event == "end")
-                pairs = read_segments(segments, codes, (source, target), left_out)
+                for _ in events:
+                    pass
+                check_xliff2(element, file.name)
+                pairs = read_segments(element.iter("{*}segment"), codes, (source, target), left_out)
                 if pairs is None:
                     raise missing_language(file.name, source, target, set(filter(None, codes)))
                 yield from pairs

@@ -1,6 +1,6 @@
 """Read XML as a stream in constant memory, without entities, DTDs or network access."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from heedful.basics.errors import UserError
@@ -42,11 +42,12 @@ def stream_elements(
     kind: str,
     starts: Sequence[str],
     ends: Sequence[str],
+    whole: Callable[["etree._Element"], bool] | None = None,
 ) -> Iterator[Event]:
     """``("start", element)`` and ``("end", element)`` for the named elements, in any namespace.
 
     An element at its end is complete. After it is yielded, it is removed with all elements before
-    it.
+    it, unless ``whole``, called with the first of all elements, is true.
 
     Raises:
         UserError: the XML is invalid, declares entities, or does not have the declared encoding.
@@ -59,21 +60,22 @@ def stream_elements(
         encoding=codec_name(encoding).removesuffix("-sig") if encoding else None,
         **SAFE,
     )
-    checked = False
+    checked = kept = False
     try:
         for chunk in file.chunks():
             parser.feed(chunk)
             for event, element in parser.read_events():
                 if not checked:
                     refuse_entities(element, file.name)
-                    checked = True
+                    checked, kept = True, whole is not None and whole(element)
                 name = str(element.tag).rsplit("}", 1)[-1]
                 if event == "start" and name in starts:
                     yield "start", element
                 elif event == "end" and name in ends:
                     refuse_references(element, file.name)
                     yield "end", element
-                    _forget(element)
+                    if not kept:
+                        _forget(element)
         parser.close()
     except etree.XMLSyntaxError as error:
         raise broken(file.name, kind, error) from error

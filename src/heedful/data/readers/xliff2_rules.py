@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from heedful.data.documents.xliff2_codes import check_codes, inline
-from heedful.data.documents.xliff2_structure import (
+from heedful.data.readers.xliff2_codes import check_codes, inline
+from heedful.data.readers.xliff2_structure import (
     XML,
     check_structure,
     invalid,

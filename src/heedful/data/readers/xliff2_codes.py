@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from heedful.data.documents.xliff2_structure import is_core, local
+from heedful.data.readers.xliff2_structure import is_core, local
 
 if TYPE_CHECKING:
     from lxml import etree
