@@ -134,6 +134,27 @@ class _Vector(Additive):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("units", [16, 37, 64])
+@pytest.mark.parametrize("nothing", [0, 3, "all"])
+def test_a_vector_with_zeros_and_rows_with_large_values(
+    kernel: Kernel, units: int, nothing: int | str
+) -> None:
+    """Units with v = 0, and rows whose exponentials overflow or whose products do."""
+    torch.manual_seed(2)
+    query, key = torch.randn(2, 30, units), torch.randn(2, 40, units)
+    for row, size in enumerate((8.0, 12.0, 25.0, 60.0, -12.0, -60.0)):
+        query[:, row] += size
+        key[:, 4 + row] += size
+    v = torch.randn(units)
+    v[: units if nothing == "all" else nothing] = 0.0
+    v[4] *= 1e-20
+    with use_kernel(kernel):
+        found = additive_scores(query, key, v)
+    expected = plain_scores(query.double(), key.double(), v.double())
+    assert far([found], [expected]) < 1e-6
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("spread", [1e-4, 1.0, 30.0, 200.0, 1e4])
 def test_all_magnitudes_are_as_accurate_as_the_formula_in_float32(
     kernel: Kernel, spread: float

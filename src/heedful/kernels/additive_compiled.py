@@ -17,6 +17,7 @@ from heedful.kernels.additive_tiles import LIMIT, Tiles, fits
 from heedful.kernels.compiling import SOURCES, compiled_library, in_parallel
 
 _PADDING = 16  # the number of units is padded to a multiple of the largest number of lanes
+_LEAST = 1e-12  # a smaller share of the largest |v_d| is not distinguished from this one
 
 
 class _Shape(ctypes.Structure):
@@ -40,9 +41,15 @@ class CompiledTiles(Tiles):
         self.units = v.numel()
         self.a2, self.b2 = _padded(2.0 * a), _padded(2.0 * b)
         self.padded_v = _padded(v)
+        self.largest = v.abs().max()
+        self.relative_v = self.padded_v / self.largest
+        size = self.relative_v.abs().clamp(min=_LEAST)
+        self.inverse = torch.where(self.relative_v < 0, -1.0, 1.0) / size
         self.ea, self.eb = self.a2.exp(), self.b2.exp()
         limit = LIMIT[torch.float32]
         self.fits_a, self.fits_b = fits(self.a2, limit), fits(self.b2, limit)
+        self.reach_a = (self.inverse.abs().log() + self.a2.clamp(min=0.0)).amax(-1)
+        self.reach_b = self.b2.clamp(min=0.0).amax(-1)
 
     def _prepare(self, rows: slice) -> list[Tensor]:
         """Prepare the inputs of both reductions."""
@@ -62,7 +69,11 @@ class CompiledTiles(Tiles):
     def weighted(self, rows: slice, keys: slice) -> Tensor:
         n, k = self.b.shape[:2]
         out = self.a.new_empty(n, rows.stop - rows.start, k)
-        given = [*self._prepare(rows), self.padded_v, out]
+        shared = [
+            *(self.inverse * self.ea[:, rows], self.reach_a[:, rows].contiguous(), self.reach_b),
+            *(self.inverse, self.relative_v, self.largest, self.padded_v),
+        ]
+        given = [*self._prepare(rows), *shared, out]
         shares = self._shares(rows, keys)
         self._run(self.library.heedful_additive_scores, [given] * len(shares), shares)
         return out[:, :, keys]

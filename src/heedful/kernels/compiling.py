@@ -199,7 +199,7 @@ def _build(compiler: Sequence[str], source: Path) -> Path:
         [*compiler, "--version"], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     target = os.environ.get("HEEDFUL_MARCH") or processor()
-    flags = [*FLAGS, *_sanitizers()]
+    flags = [*FLAGS, *_sanitizers(), *_target(compiler)]
     texts = [text for _, text in sorted(_with_includes(source).items())]
     made_of = "\n".join([*texts, *compiler[1:], version, target, *flags])
     name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
@@ -211,7 +211,7 @@ def _build(compiler: Sequence[str], source: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as beside:
         made = Path(beside) / f"{name}.so"
         files = [f"-I{SOURCES}", str(source), "-o", str(made)]
-        command = [*compiler, *flags, *_target(compiler), *files, "-lm"]
+        command = [*compiler, *flags, *files, "-lm"]
         subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
         return made.replace(folder / f"{name}-{_content(made)}.so")
 
@@ -234,9 +234,15 @@ def _target(compiler: Sequence[str]) -> list[str]:
     chosen = os.environ.get("HEEDFUL_MARCH")
     if chosen:
         return [f"-march={chosen}"]
-    empty = ["-x", "c", "-fsyntax-only", os.devnull]
+    return _native(tuple(compiler))
+
+
+@functools.cache
+def _native(compiler: tuple[str, ...]) -> list[str]:
+    empty = ["-x", "c", "-fsyntax-only", "-"]
     for option in _NATIVE:
-        tried = subprocess.run([*compiler, option, *empty], capture_output=True, timeout=60)
+        command = [*compiler, option, *empty]
+        tried = subprocess.run(command, input=b"", capture_output=True, timeout=60)
         if tried.returncode == 0:
             return [option]
     return []

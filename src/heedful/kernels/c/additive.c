@@ -5,21 +5,25 @@
  * reciprocal and another multiply-add. If an exponential of a row is not representable, its `fits` flag
  * is 0 and the pairs of this row are computed with the stable formula.
  *
+ * Scores take one reciprocal for two units: with u = 1 / v and y = u + u·e^a·e^b, v r = 1 / y and
+ * 1 / y + 1 / y' = (y + y') / (y y'). The product must be representable. `reach` bounds ln |y| from
+ * above, for a query by ln |u| + max(0, a) and for a key by max(0, b), both the largest of its units.
+ *
  * Shapes: n entries, Q queries, K keys, D units. All matrices are contiguous.
  */
 #include "simd.h"
 
-/* 1 / x to rounding error, for 1 ≤ x ≤ 1e37: the hardware estimate and one Newton step. */
-static inline vfloat vreciprocal(vfloat x) {
+/* n / x to rounding error, for 1 ≤ |x| ≤ 1e37: the hardware's estimate of 1 / x and one Newton step. */
+static inline vfloat quotient(vfloat n, vfloat x) {
 #if defined(__AVX512F__)
     const vfloat r = (vfloat)_mm512_rcp14_ps((__m512)x);
 #elif defined(__AVX__)
     const vfloat r = (vfloat)_mm256_rcp_ps((__m256)x);
 #else
-    return 1.0f / x;
+    return n / x;
 #endif
 #if defined(__AVX__)
-    return r * (2.0f - x * r);
+    return (n * r) * (2.0f - x * r);
 #endif
 }
 
@@ -39,7 +43,7 @@ static inline vfloat clamp(vfloat x) {
 /* r = 1 / (1 + e^a e^b). The product of two representable values can overflow. Above 1e37, r rounds to
  * zero in either case. */
 static inline vfloat reciprocal(vfloat ea, vfloat eb) {
-    return vreciprocal(clamp(1.0f + ea * eb));
+    return quotient((vfloat){0} + 1.0f, clamp(1.0f + ea * eb));
 }
 
 #define KEY_TILE 8 /* keys whose exponentials and gradients stay in the L1 cache */
@@ -71,6 +75,37 @@ static void fast_row(const float *ea, const float *eb, const float *v, float *ou
     }
 }
 
+/* The same for at most KEY_TILE keys within reach. With w = v / scale, u = 1 / w and uea = u e^a. */
+#define LARGEST_REACH 41.0f /* each of two factors is at most 2 e^41, and their product 4 e^82 < 1e37 */
+
+static inline __attribute__((always_inline)) void
+paired_patch(const float *uea, const float *eb, const float *u, const float *w, float scale, float *out,
+             int64_t d, const int keys) {
+    vfloat sum[4] = {{0}, {0}, {0}, {0}};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= d; i += 2 * LANES) {
+        const vfloat a0 = load(uea + i), a1 = load(uea + i + LANES), u0 = load(u + i), u1 = load(u + i + LANES);
+        const vfloat half = 0.5f * (load(w + i) + load(w + i + LANES));
+        for (int k = 0; k < keys; k++) {
+            const vfloat y0 = u0 + a0 * load(eb + k * d + i), y1 = u1 + a1 * load(eb + k * d + i + LANES);
+            sum[k] += quotient(y0 + y1, y0 * y1) - half;
+        }
+    }
+    if (i < d)
+        for (int k = 0; k < keys; k++) {
+            const vfloat y = load(u + i) + load(uea + i) * load(eb + k * d + i);
+            sum[k] += quotient((vfloat){0} + 1.0f, y) - 0.5f * load(w + i);
+        }
+    for (int k = 0; k < keys; k++) out[k] = scale * reduce_add(sum[k]);
+}
+
+static void paired_row(const float *uea, const float *eb, const float *u, const float *w, float scale,
+                       float *out, int64_t keys, int64_t d) {
+    int64_t k = 0;
+    for (; k + 4 <= keys; k += 4) paired_patch(uea, eb + k * d, u, w, scale, out + k, d, 4);
+    for (; k < keys; k++) paired_patch(uea, eb + k * d, u, w, scale, out + k, d, 1);
+}
+
 /* r for any argument: no exponential overflows. */
 static inline float stable_reciprocal(float sum) {
     float e = expf(-fabsf(sum));
@@ -79,16 +114,26 @@ static inline float stable_reciprocal(float sum) {
 
 int heedful_additive_scores(const float *a, const float *ea, const uint8_t *fits_a,
                             const float *b, const float *eb, const uint8_t *fits_b,
+                            const float *uea, const float *reach_a, const float *reach_b,
+                            const float *u, const float *w, const float *scale,
                             const float *v, float *out, const struct shape *s) {
     for (int64_t n = 0; n < s->n; n++)
         for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += KEY_TILE) {
             const int64_t keys = k0 + KEY_TILE < s->last_key ? KEY_TILE : s->last_key - k0;
             const int64_t from = n * s->k + k0;
             int all_fit = 1;
-            for (int64_t k = 0; k < keys; k++) all_fit &= fits_b[from + k];
+            float reach = 0;
+            for (int64_t k = 0; k < keys; k++) {
+                all_fit &= fits_b[from + k];
+                reach = reach_b[from + k] > reach ? reach_b[from + k] : reach;
+            }
             for (int64_t q = 0; q < s->q; q++) {
                 const int64_t row = n * s->q + q;
                 float *to = out + row * s->k + k0;
+                if (all_fit && fits_a[row] && reach_a[row] + reach <= LARGEST_REACH) {
+                    paired_row(uea + row * s->d, eb + from * s->d, u, w, *scale, to, keys, s->d);
+                    continue;
+                }
                 if (all_fit && fits_a[row]) {
                     fast_row(ea + row * s->d, eb + from * s->d, v, to, keys, s->d);
                     continue;

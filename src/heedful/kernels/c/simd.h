@@ -22,11 +22,16 @@ static inline vfloat load(const float *p) { vfloat x; memcpy(&x, p, VECTOR_BYTES
 static inline void store(float *p, vfloat x) { memcpy(p, &x, VECTOR_BYTES); }
 
 static inline float reduce_add(vfloat x) {
-    float parts[LANES];
-    store(parts, x);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) parts[i] += parts[i + half];
-    return parts[0];
+    typedef float quarter __attribute__((vector_size(16)));
+    quarter parts[LANES / 4], sum;
+    memcpy(parts, &x, VECTOR_BYTES);
+    sum = parts[0];
+#if LANES == 8
+    sum += parts[1];
+#elif LANES == 16
+    sum = (sum + parts[2]) + (parts[1] + parts[3]);
+#endif
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 /* The elementwise maximum. If x is NaN, the result is y. */
