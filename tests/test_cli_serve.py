@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 from heedful.basics.errors import UserError
 from heedful.cli import serve, task_commands
 from heedful.runs.opening import accept_changes
-from serving_help import sentences, small_run
+from heedful.serving.loading import load_all
+from serving_help import sentences, serving, small_run
 
 TEXTS = [*sentences(6, seed=4), "é ☃ \t tab", "the cat. A DOG?  Two  spaces "]
 torch.set_num_threads(1)
@@ -178,9 +179,6 @@ def test_what_cannot_be_served_is_one_line(folder: Path) -> None:
     assert "it is a file" in refused(folder, "run/recipe.toml", "--port", "0")
     assert "no run.json" in refused(folder, ".", "--port", "0")
     assert "are unknown; give them: --languages" in refused(folder, "nameless", "--port", "0")
-    said = refused(folder, "run", "copy", "--port", "0")
-    assert "run and copy both translate en to de" in said
-    assert "both translate" in refused(folder, "run", "run", "--port", "0")
     for wrong in ("run=en", "other=en:de", "=en:de", "run=:de"):
         assert "--languages" in refused(folder, "run", "--languages", wrong, "--port", "0")
     assert "--new-key" in refused(folder, "run", "--keys", "run/run.json")
@@ -188,6 +186,23 @@ def test_what_cannot_be_served_is_one_line(folder: Path) -> None:
     assert "origin" in refused(folder, "run", "--cors", "example.org")
     assert "no such address" in refused(folder, "run", "--host", "no.such.host.invalid")
     assert "threads" in refused(folder, "run", "--threads", "0")
+
+
+def test_two_runs_of_one_pair_are_chosen_by_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = load_all([folder / "run", folder / "copy"], [], device="cpu")
+    assert [(one.name, one.source, one.target) for one in models] == [
+        ("run", "en", "de"),
+        ("copy", "en", "de"),
+    ]
+    assert "run and copy both translate en to de" in capsys.readouterr().err
+    with serving(*models) as client:
+        for name in ("run", "copy"):
+            answer = client.post("/api/translate", json={"model": name, "text": "a cat"}).json()
+            assert answer["model"] == name
+        both = client.post("/translate", json={"q": "a cat", "source": "en", "target": "de"})
+        assert both.status_code == 200
 
 
 def _translated(address: str, text: str) -> str:

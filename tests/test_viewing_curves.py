@@ -34,6 +34,8 @@ def test_curves_show_losses_and_the_best_figure(tmp_path: Path) -> None:
     assert list(loss.lines[-1].get_ydata()) == [2.0, 1.0, 1.5]
     assert metric.get_ylabel() == "BLEU (validation)"
     assert metric.texts[0].get_text() == "best 30.50 at step 100"
+    other = curve_figure(read_records(tmp_path / "m.jsonl"), chosen=150)
+    assert other.axes[1].texts[0].get_text() == "chosen 20.00 at step 150"
     save_figure(figure, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 

@@ -121,8 +121,10 @@ def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:
         raise UserError("--curves cannot be combined with a sentence; leave one of them out")
     if output is None:
         raise UserError("--curves needs --output FILE that ends in .png, .svg or .pdf")
-    records = read_records(open_run(run).metrics_file)
-    save_figure(curve_figure(records, str(run)), output)
+    opened = open_run(run)
+    records = read_records(opened.metrics_file)
+    chosen = opened.chosen().step if opened.checkpoints() else None
+    save_figure(curve_figure(records, str(run), chosen), output)
 
 
 def _plot_words(

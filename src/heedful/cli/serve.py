@@ -56,7 +56,7 @@ class Serve:
         list[Path],
         typer.Argument(
             metavar="RUN…",
-            help="Runs of any task; at most one translator per language pair.",
+            help="Runs of any task.",
         ),
     ]
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = (

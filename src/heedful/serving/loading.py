@@ -8,7 +8,7 @@ import torch
 
 from heedful.basics.device import one_thread
 from heedful.basics.errors import UserError
-from heedful.basics.notices import once
+from heedful.basics.notices import notice, once
 from heedful.interop.engines import heads_of, load_with_engine
 from heedful.serving.served import Served, unique_names
 from heedful.tasks.endpoints import plain_code
@@ -29,12 +29,11 @@ def load_all(
         runs: folders of runs.
         languages: ``RUN=source:target`` for runs whose languages are not recorded.
         engine_options: ``engine`` and ``quantization``, for tasks that support other engines.
-        several: whether runs may lack languages or share them.
+        several: whether runs may lack languages.
         chosen: device, precision, checkpoint.
 
     Raises:
-        UserError: a folder is not a run, its languages are unknown, or two runs have the same
-            languages.
+        UserError: a folder is not a run, or its languages are unknown.
     """
     heads = [heads_of(run) for run in runs]
     pairs = [
@@ -64,24 +63,22 @@ def load_all(
             full = f"{name}/{head}" if len(own) > 1 else name
             found.append(Served(full, predictor, source, target, task))
     if not several:
-        _require_different(found, dict(zip(unique_names(runs), runs, strict=True)))
+        _tell_of_shared_pairs(found)
     return found
 
 
-def _require_different(models: list[Served], paths: dict[str, Path]) -> None:
-    """Raise UserError if two models translate between the same languages."""
-    used: dict[tuple[str, str], Path] = {}
+def _tell_of_shared_pairs(models: list[Served]) -> None:
+    """Notify if two models translate between the same languages: the first serves the pair."""
+    used: dict[tuple[str, str], str] = {}
     for one in models:
-        if one.source is None or one.target is None:
-            continue
-        run = paths[one.name]
-        pair = plain_code(one.source), plain_code(one.target)
-        if pair in used:
-            raise UserError(
-                f"{used[pair]} and {run} both translate {one.source} to {one.target}; remove one, "
-                f"or give it another code: --languages {run}={one.source}:{one.target}-x-2"
-            )
-        used[pair] = run
+        if one.source is not None and one.target is not None:
+            pair = plain_code(one.source), plain_code(one.target)
+            first = used.setdefault(pair, one.name)
+            if first != one.name:
+                notice(
+                    f"{first} and {one.name} both translate {one.source} to {one.target}; requests "
+                    f"without a model's name use {first}"
+                )
 
 
 def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]]:

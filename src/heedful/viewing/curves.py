@@ -90,12 +90,13 @@ def read_records(path: Path) -> Records:
     return Records(training, validation)
 
 
-def curve_figure(records: Records, title: str = "") -> Figure:
+def curve_figure(records: Records, title: str = "", chosen: int | None = None) -> Figure:
     """Plot the loss and, below it, the validation metric if there is one.
 
     Args:
         records: the result of :func:`read_records`.
         title: the title; it is not interpreted as mathematics.
+        chosen: the step of the checkpoint that the run uses, which is marked; the best if None.
     """
     metric = records.metric()
     rows = 2 if metric else 1
@@ -104,7 +105,7 @@ def curve_figure(records: Records, title: str = "") -> Figure:
     panels: list[Axes] = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
     _draw_loss(panels[0], records)
     if metric:
-        _draw_metric(panels[1], Series.of(records.validation, metric), metric)
+        _draw_metric(panels[1], Series.of(records.validation, metric), metric, chosen)
     for axes in panels:
         axes.grid(color="#e4e4e4", linewidth=0.6)
         axes.set_axisbelow(True)
@@ -160,7 +161,7 @@ def _draw_loss(axes: Axes, records: Records) -> None:
         axes.legend(frameon=False, fontsize=9)
 
 
-def _draw_metric(axes: Axes, series: Series, name: str) -> None:
+def _draw_metric(axes: Axes, series: Series, name: str, chosen: int | None) -> None:
     axes.plot(
         series.steps, series.values, color=_VALIDATION, marker="o", markersize=3.5, linewidth=1.2
     )
@@ -171,10 +172,12 @@ def _draw_metric(axes: Axes, series: Series, name: str) -> None:
         return
     lower = name.lower() in _LOWER_IS_BETTER
     best = min(series.values) if lower else max(series.values)
-    step = series.steps[series.values.index(best)]
+    step, word = series.steps[series.values.index(best)], "best"
+    if chosen in series.steps:
+        word, step, best = "chosen", chosen, series.values[series.steps.index(chosen)]
     late = step > (series.steps[0] + series.steps[-1]) / 2
     axes.annotate(
-        f"best {best:.2f} at step {step:,}",
+        f"{word} {best:.2f} at step {step:,}",
         (step, best),
         xytext=(0, -12 if lower else 7),
         textcoords="offset points",

@@ -66,9 +66,10 @@ export function alignmentPanel(page) {
   const view = new MatrixView(page, { label: "Alignment. Use the arrow keys to move between cells." });
   const notice = element("p", { class: "heed-notice", role: "status" });
   const where = element("p", { class: "heed-detail" });
+  const confidence = element("p", { class: "heed-hint" }, "Confidence: the probability of each output token; for a word, the geometric mean over its tokens.");
   const notes = element(
     "div", { class: "heed-notes" }, where,
-    element("p", { class: "heed-hint" }, "Confidence: the probability of each output token; for a word, the geometric mean over its tokens."),
+    confidence,
     element(
       "p", { class: "heed-hint" },
       "Entropy: how many positions the attention is spread over. 0 bits means one position, 1 bit two, 2 bits four.",
@@ -90,6 +91,7 @@ export function alignmentPanel(page) {
       notice.textContent = "";
       where.textContent = `From ${picture.layers[0].name}, ${describeHeads(trace)}.`;
       view.body.hidden = notes.hidden = false;
+      confidence.hidden = !picture.bars.some(({ title }) => title === "confidence");
       view.show(picture);
     } catch (error) {
       if (request !== requests) return;

@@ -183,7 +183,7 @@ function header(page, models, tabs, changed) {
   const title = models.traces.length === 1 && !typed ? models.traces[0] : "";
   return element(
     "header", { class: "heed-head" },
-    element("span", { class: "heed-name" }, "heedful"),
+    element("h1", { class: "heed-name" }, "heedful"),
     title ? element("span", { class: "heed-title", dir: "auto", title }, title) : "",
     several ? traces.field : "",
     tabs, themeSwitch(page.root, changed),
@@ -197,10 +197,14 @@ function header(page, models, tabs, changed) {
  */
 function themeSwitch(root, changed) {
   const system = window.matchMedia("(prefers-color-scheme: dark)");
+  // A page of its own keeps the choice; a notebook or another page around this one does not.
+  const stored = root.dataset.whole === "true" ? storedTheme() : null;
+  if (stored) root.dataset.theme = stored;
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const button = element("button", {
     type: "button", class: "heed-button heed-theme", onclick: () => {
       root.dataset.theme = dark() ? "light" : "dark";
+      if (root.dataset.whole === "true") storeTheme(root.dataset.theme);
       update();
     },
   });
@@ -213,4 +217,25 @@ function themeSwitch(root, changed) {
   system.addEventListener("change", update);
   update();
   return button;
+}
+
+const THEME = "heedful-theme";
+
+/** The theme that was chosen before; null if none was, or if the browser stores nothing for this page. */
+function storedTheme() {
+  try {
+    const theme = window.localStorage.getItem(THEME);
+    return theme === "dark" || theme === "light" ? theme : null;
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string} theme */
+function storeTheme(theme) {
+  try {
+    window.localStorage.setItem(THEME, theme);
+  } catch {
+    // The theme then lasts until the page is left.
+  }
 }

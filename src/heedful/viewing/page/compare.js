@@ -82,6 +82,8 @@ class Side {
     const changed = () => this.show();
     this.name = name;
     this.selected = "alignment";
+    /** Whether another map than that of the other side is wanted: both have the same subject. */
+    this.differs = false;
     this.requests = 0;
     /** @type {Picture | null} */
     this.picture = null;
@@ -157,6 +159,9 @@ class Side {
       });
     }
     const { input } = this.mapSelect;
+    if (this.differs && this.selected === options[0]?.value && options.length > 1) this.selected = options[1].value;
+    this.differs = false;
+    input.value = this.selected;
     if (input.options.length === options.length && [...input.options].every((one, i) => one.text === options[i].text)) return;
     input.replaceChildren(...options.map((one) => element("option", { value: one.value }, one.text)));
     if (!options.some((one) => one.value === this.selected)) this.selected = options[0]?.value ?? "";
@@ -200,6 +205,7 @@ export function comparePanel(page, models) {
     const first = defaultSides(page, models, options);
     sides.forEach((side, i) => {
       if (!side.chosenByUser) side.subjectSelect.input.value = first[i];
+      side.differs = i > 0 && !side.chosenByUser && sides[0].subjectSelect.input.value === first[i];
       side.show();
     });
   }

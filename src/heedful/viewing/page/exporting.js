@@ -61,6 +61,24 @@ function cellSize(picture) {
   return Math.min(24, Math.max(1, Math.floor(4000 / Math.max(picture.rows.length, picture.columns.length))));
 }
 
+const LEGEND_LEFT = 8;
+const LEGEND_ROW = 20;
+
+/**
+ * The rows of the legend below a picture of several layers: names, colours, and the middle of each row.
+ * @param {Picture} picture
+ * @param {import("./picture.js").Layout} layout
+ */
+function legendRows(picture, layout) {
+  const layers = picture.layers.length > 1 ? picture.layers : [];
+  const rows = layers.map(({ name, colour }, i) => (
+    { name, colour: colour ?? PRINT_THEME.accent, y: layout.totalHeight + 8 + LEGEND_ROW * (i + 0.5) }
+  ));
+  const longest = Math.max(0, ...layers.map(({ name }) => name.length));
+  const width = Math.max(layout.totalWidth, rows.length ? LEGEND_LEFT + 28 + longest * layout.font * 0.65 : 0);
+  return { rows, width, height: rows.length ? rows.length * LEGEND_ROW + 12 : 0 };
+}
+
 /**
  * @param {Picture} picture
  * @returns {Promise<Blob>}
@@ -68,11 +86,22 @@ function cellSize(picture) {
 export function toPng(picture) {
   const layout = exportLayout(picture, cellSize(picture));
   const pixelRatio = layout.totalWidth < 2000 ? 2 : 1;
+  const legend = legendRows(picture, layout);
   const canvas = element("canvas", {
-    width: Math.ceil(layout.totalWidth * pixelRatio), height: Math.ceil(layout.totalHeight * pixelRatio),
+    width: Math.ceil(legend.width * pixelRatio), height: Math.ceil((layout.totalHeight + legend.height) * pixelRatio),
   });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.scale(pixelRatio, pixelRatio);
+  context.fillStyle = PRINT_THEME.surface;
+  context.fillRect(0, 0, legend.width, layout.totalHeight + legend.height);
+  context.font = `${layout.font}px ${PRINT_THEME.font}`;
+  context.textBaseline = "middle";
+  for (const { name, colour, y } of legend.rows) {
+    context.fillStyle = colour;
+    context.fillRect(LEGEND_LEFT, y - 6, 12, 12);
+    context.fillStyle = PRINT_THEME.ink;
+    context.fillText(name, LEGEND_LEFT + 20, y);
+  }
   new Drawing(picture, layout, PRINT_THEME).draw(context, { zoom: 1, x: 0, y: 0 }, null);
   return new Promise((done, failed) => {
     canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large for a PNG"))), "image/png");
@@ -87,16 +116,23 @@ export function toSvg(picture) {
   const layout = exportLayout(picture, cellSize(picture));
   const drawing = new Drawing(picture, layout, PRINT_THEME);
   const view = { zoom: 1, x: 0, y: 0 };
+  const legend = legendRows(picture, layout);
   const image = svgElement("svg", {
     xmlns: "http://www.w3.org/2000/svg",
-    viewBox: `0 0 ${Math.ceil(layout.totalWidth)} ${Math.ceil(layout.totalHeight)}`,
-    width: Math.ceil(layout.totalWidth), height: Math.ceil(layout.totalHeight),
+    viewBox: `0 0 ${Math.ceil(legend.width)} ${Math.ceil(layout.totalHeight + legend.height)}`,
+    width: Math.ceil(legend.width), height: Math.ceil(layout.totalHeight + legend.height),
     "font-family": PRINT_THEME.font, "font-size": layout.font, fill: PRINT_THEME.ink,
   }, svgElement("title", {}, picture.title));
   image.append(svgElement("rect", { width: "100%", height: "100%", fill: PRINT_THEME.surface }));
   const many = picture.rows.length * picture.columns.length > MAX_RECTANGLES;
   image.append(many ? svgImage(picture, layout) : svgCells(picture, drawing));
   const edge = { "dominant-baseline": "central" };
+  for (const { name, colour, y } of legend.rows) {
+    image.append(
+      svgElement("rect", { x: LEGEND_LEFT, y: y - 6, width: 12, height: 12, fill: colour, class: "legend" }),
+      svgElement("text", { ...edge, x: LEGEND_LEFT + 20, y }, name),
+    );
+  }
   const every = Math.max(1, Math.ceil((layout.font * 1.15) / layout.cellHeight));
   picture.rows.forEach((text, row) => {
     if (row % every) return;

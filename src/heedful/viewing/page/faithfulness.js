@@ -14,11 +14,14 @@ export function faithfulnessNote(page, models) {
   const figure = element("span", { class: "heed-figure", role: "status" });
   const check = element("button", { type: "button", class: "heed-button", onclick: () => run() }, "Test it on this sentence");
   let requests = 0;
+  /** The sentence that the figure belongs to; it stays the same when other maps of it are shown. */
+  let tested = "";
 
   async function run() {
     const { subject } = page.session;
     if (!subject || !("source" in subject)) return;
     const request = ++requests;
+    tested = sentenceKey(subject);
     check.disabled = true;
     figure.textContent = "Computing faithfulness…";
     try {
@@ -45,9 +48,11 @@ export function faithfulnessNote(page, models) {
   );
   /** Show the figure of a saved trace, if it has one; for a sentence, it is computed on request. */
   async function refresh() {
-    const request = ++requests;
-    figure.textContent = "";
     const { subject } = page.session;
+    const sameSentence = tested !== "" && sentenceKey(subject) === tested;
+    if (sameSentence) return;
+    const request = ++requests;
+    tested = figure.textContent = "";
     const input = subject && "model" in subject ? subject : null;
     check.hidden = !models.models.some(({ name, aligns }) => name === input?.model && aligns !== false);
     if (!subject || input) return;
@@ -61,6 +66,11 @@ export function faithfulnessNote(page, models) {
 
   refresh();
   return { body, refresh };
+}
+
+/** @param {import("./session.js").Subject | null} subject */
+function sentenceKey(subject) {
+  return subject && "source" in subject ? JSON.stringify([subject.model, subject.source, subject.target]) : "";
 }
 
 /** @param {import("./types.js").Faithfulness} found */

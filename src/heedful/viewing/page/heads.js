@@ -4,6 +4,7 @@ import { selectField, element, setOptions, messageOf, radioGroup, checkbox } fro
 import { exportButtons } from "./exporting.js";
 import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_svg.js";
+import { isCausal } from "./masked_cells.js";
 import { sliceRows } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
@@ -32,6 +33,8 @@ class Heads {
     /** @type {Head[]} */
     this.chosen = [];
     this.overlay = false;
+    /** Whether attention × gradient and rollout were just requested. */
+    this.showAdded = false;
     this.byRow = false;
     this.mode = "matrix";
     /** @type {Picture | null} */
@@ -51,6 +54,7 @@ class Heads {
     this.gradients = checkbox("Include attention × gradient and rollout", false, (on) => this.setGradients(on));
     this.gradients.field.hidden = !page.provider.live;
     this.modes = element("div");
+    this.limit = element("p", { class: "heed-hint", role: "status" });
     this.body = element(
       "div", { class: "heed-panel" },
       element("div", { class: "heed-tools" }, this.groupSelect.field, this.gradients.field),
@@ -64,16 +68,17 @@ class Heads {
   }
 
   overviewSection() {
-    const overlay = checkbox("Overlay heads", false, (on) => {
+    this.overlayBox = checkbox("Overlay heads", false, (on) => {
       this.overlay = on;
-      if (!on) this.setChosen(this.chosen.slice(0, 1));
+      if (!on && this.chosen.length > 1) this.setChosen(this.chosen.slice(0, 1));
     });
     this.layerButton = element("button", {
       type: "button", class: "heed-button", onclick: () => this.selectLayer(),
     }, "Whole layer");
     return element(
       "section", { class: "heed-all-heads", "aria-label": "All heads" }, this.grid,
-      element("div", { class: "heed-tools" }, overlay.field, this.layerButton),
+      element("div", { class: "heed-tools" }, this.overlayBox.field, this.layerButton),
+      this.limit,
       element("p", { class: "heed-hint" }, "One row per layer, one picture per head. Shift-click overlays another head."),
     );
   }
@@ -165,7 +170,11 @@ class Heads {
     if (!this.groups.length) throw new Error(NO_ATTENTION);
     setOptions(this.groupSelect.input, this.groups.map(({ key, title }) => ({ value: key, text: title })), "");
     const cross = this.groups.find(({ title }) => title === "Cross");
-    this.setGroup((this.groups.find(({ key }) => key === before) ?? cross ?? this.groups[0]).key);
+    // The user asked for other maps: show the one for the axes that were shown.
+    const axes = before?.split(" ").slice(1).join(" ");
+    const added = this.showAdded ? this.groups.find(({ key }) => key === `gradient ${axes}`) ?? this.groups.find(({ key }) => key === `rollout ${axes}`) : undefined;
+    this.showAdded = false;
+    this.setGroup((added ?? this.groups.find(({ key }) => key === before) ?? cross ?? this.groups[0]).key);
   }
 
   /** @param {boolean} on */
@@ -173,6 +182,7 @@ class Heads {
     const { subject } = this.page.session;
     if (!subject || !("model" in subject)) return;
     const { gradients: _, ...plain } = subject;
+    this.showAdded = on && !subject.gradients;
     this.page.session.setSubject(on ? { ...plain, gradients: true } : plain);
   }
 
@@ -212,7 +222,8 @@ class Heads {
     if (!add) return this.setChosen([head]);
     if (there && others.length) return this.setChosen(others);
     if (others.length >= HEAD_COLOURS.length) {
-      return this.page.announce(`at most ${HEAD_COLOURS.length} heads can be overlaid`);
+      this.limit.textContent = `At most ${HEAD_COLOURS.length} heads can be overlaid.`;
+      return;
     }
     return this.setChosen([...others, head]);
   }
@@ -220,13 +231,17 @@ class Heads {
   selectLayer() {
     if (!this.trace || !this.chosen.length) return;
     const { map } = this.chosen[0];
-    const count = Math.min(this.trace.summary.maps[map].heads, HEAD_COLOURS.length);
+    const { heads } = this.trace.summary.maps[map];
+    const count = Math.min(heads, HEAD_COLOURS.length);
     this.setChosen(Array.from({ length: count }, (_, head) => ({ map, head })));
+    if (count < heads) this.limit.textContent = `Heads 1 to ${count} of ${heads}: at most ${count} can be overlaid.`;
   }
 
   /** @param {Head[]} heads */
   setChosen(heads) {
     this.chosen = heads;
+    this.limit.textContent = "";
+    if (this.overlayBox) this.overlayBox.input.checked = this.overlay || heads.length > 1;
     markChosen(this.grid, heads, (place) => this.colour(place));
     this.drawChosen();
   }
@@ -255,6 +270,7 @@ class Heads {
         ...titles(facts),
         bars: [],
         byRow: this.byRow,
+        causal: this.ownAxis && matrices.every(isCausal),
       };
       this.notice.textContent = "";
     } catch (error) {

@@ -292,7 +292,8 @@ export class MatrixView {
     if (!cursor) {
       const hint = this.zooming.hidden ? "" : " Zoom with the wheel, + and −; drag to move.";
       const order = isRightToLeft(picture.columns) ? ", from right to left" : "";
-      this.readout.textContent = `Rows: ${picture.rowTitle}. Columns: ${picture.columnTitle}${order}. `
+      const masked = picture.causal ? "Hatched cells are masked: no position reads a later one. " : "";
+      this.readout.textContent = `${masked}Rows: ${picture.rowTitle}. Columns: ${picture.columnTitle}${order}. `
         + `Point at a cell, or use the arrow keys.${hint}`;
       return;
     }
@@ -300,6 +301,7 @@ export class MatrixView {
     const weights = picture.layers.flatMap((layer) => [
       picture.layers.length > 1 ? swatch(layer) : "", element("strong", {}, formatWeight(layer.matrix.values[place])),
     ]);
+    if (picture.causal && cursor.column > cursor.row) weights.splice(0, weights.length, element("strong", {}, "masked"));
     const more = picture.bars.map((bars) => `${bars.title} ${bars.values[cursor.row]?.toFixed(2)}${bars.unit}`);
     // Isolate the direction of each text, so that scripts do not mix.
     this.readout.replaceChildren(

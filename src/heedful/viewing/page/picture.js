@@ -1,5 +1,6 @@
 // Draws a matrix with its labels on a canvas, for the screen and for PNG files.
 
+import { hatchMasked } from "./masked_cells.js";
 import { isRightToLeft } from "./matrices.js";
 import { renderWeights, fitsStripes } from "./painting.js";
 
@@ -172,6 +173,7 @@ export class Drawing {
       image, (first / across) * each, view.y / down, (cell.across / across) * each, cell.down / down,
       layout.left, layout.top, layout.width, layout.height,
     );
+    if (picture.causal) hatchMasked(context, this, view);
     context.strokeStyle = theme.surface;
     context.lineWidth = 1;
     if (Math.min(cell.width, cell.height) >= 12) this.drawGrid(context, view);

@@ -1,6 +1,6 @@
 // The generic panel, for tasks without their own: a form generated from the schema of the inputs, and the result.
 
-import { selectField, element, debounce, isAbortError } from "./elements.js";
+import { selectField, element, debounce, isAbortError, messageOf } from "./elements.js";
 import { ModelChooser } from "./text_input.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -87,16 +87,17 @@ class Predict {
       this.chooser.setSubject({ model, input });
     } catch (error) {
       if (isAbortError(error) || request.signal.aborted) return;
-      this.clear();
+      this.clear(messageOf(error));
       this.chooser.showError(error);
     } finally {
       if (request === this.request) this.output.setAttribute("aria-busy", "false");
     }
   }
 
-  clear() {
+  /** @param {string} [reason] */
+  clear(reason = "fill in the fields first") {
     this.output.hidden = true;
-    this.chooser.setSubject(null, "fill in the fields first");
+    this.chooser.setSubject(null, reason);
   }
 
   /** @param {Record<string, unknown>} found */

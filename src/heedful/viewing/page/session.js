@@ -211,8 +211,9 @@ export class Session {
    * @param {string} [reason] why there is no subject
    */
   setSubject(subject, reason = "type a sentence first") {
+    const same = JSON.stringify(subject) === JSON.stringify(this.subject) && reason === this.reason;
     this.reason = reason;
-    if (JSON.stringify(subject) === JSON.stringify(this.subject)) return;
+    if (same) return;
     this.subject = subject;
     if (!subject || "model" in subject) this.inputSubject = subject;
     for (const listener of this.listeners) listener();

@@ -97,7 +97,7 @@ class Steps {
     // Cells of an image and frames of a sound are not a sentence.
     this.sentence.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
     this.hint.textContent = viewTitle(axis) ? own ? "Shows the attention of each position; select one in the picture." : "Shows the attention of each step."
-      : "Each step generates one token. The bars show its attention; faint bars show that of the previous step.";
+      : `${this.written ? "Each step generates one token." : "Each step is one query."} The bars show its attention; faint bars show that of the previous step.`;
   }
 
   toggle() {

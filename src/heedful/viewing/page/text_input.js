@@ -7,6 +7,8 @@ import { selectField, element, messageOf, isAbortError, debounce } from "./eleme
 /** @typedef {import("./session.js").Subject} Subject */
 
 const PAUSE = 350;
+// Milliseconds after which the page says that it is waiting.
+const SLOW = 90;
 
 /** Selects one of the models of a panel, and sets the subject of the other panels. */
 export class ModelChooser {
@@ -31,7 +33,8 @@ export class ModelChooser {
     });
     this.facts = element("p", { class: "heed-detail" });
     this.notice = element("p", { class: "heed-notice", role: "alert" });
-    this.tools = element("div", { class: "heed-tools" }, this.select.field, this.facts);
+    this.pending = element("p", { class: "heed-detail", role: "status" });
+    this.tools = element("div", { class: "heed-tools" }, this.select.field, this.facts, this.pending);
     this.setFacts();
   }
 
@@ -123,14 +126,18 @@ export class TextInput extends ModelChooser {
     this.request = request;
     if (!text.trim()) return this.clear();
     this.callbacks.busy(true);
+    this.pending.textContent = "";
+    const slow = window.setTimeout(() => (this.pending.textContent = "Computing…"), SLOW);
     try {
       await this.callbacks.submit(text, request.signal);
     } catch (error) {
       // Ignore the response to an earlier request.
       if (isAbortError(error) || request !== this.request) return;
-      this.clear();
+      this.clear(messageOf(error));
       this.showError(error);
     } finally {
+      window.clearTimeout(slow);
+      if (request === this.request) this.pending.textContent = "";
       if (request === this.request) this.callbacks.busy(false);
     }
   }

@@ -102,6 +102,9 @@ class Translate {
 
   setFacts() {
     const facts = this.modelFacts;
+    for (const [part, language] of /** @type {const} */ ([[this.input, facts?.source], [this.source, facts?.source], [this.target, facts?.target]])) {
+      part.lang = language ?? "";
+    }
     this.facts.textContent = facts
       ? `${facts.architecture}, ${(facts.parameters / 1e6).toFixed(1)} M parameters${facts.aligns === false ? ", without word alignment" : ""}`
       : "";
@@ -134,7 +137,7 @@ class Translate {
       this.show(translations[0]);
     } catch (error) {
       if (isAbortError(error) || request !== this.request) return;
-      this.show(null);
+      this.show(null, `not translated: ${messageOf(error)}`);
       this.notice.textContent = `Not translated: ${messageOf(error)}.`.replace(/\.\.$/, ".");
     } finally {
       if (request === this.request) this.setBusy(false);
@@ -149,8 +152,8 @@ class Translate {
     for (const part of [this.output, this.sourceSection, this.bestSection, this.checks.section]) part?.setAttribute("aria-busy", String(busy));
   }
 
-  /** @param {Translated | null} result */
-  show(result) {
+  /** @param {Translated | null} result @param {string} [reason] why there is none */
+  show(result, reason) {
     this.result = result;
     const text = result?.text ?? "";
     this.showTexts(result?.source ?? "", text, { soft: result?.soft ?? null, hard: result?.alignment ?? [] });
@@ -161,7 +164,7 @@ class Translate {
     this.showMemory(result?.match ?? null);
     this.checks.show(result?.findings, result?.source ?? "", text, this.linked);
     if (this.isSplit) this.score.textContent += `; translated in ${result?.parts} parts`;
-    this.updateSubject(text);
+    this.updateSubject(text, reason);
   }
 
   /** Whether the text was translated in several parts, so that there is no single trace of it. */
@@ -178,13 +181,14 @@ class Translate {
   /**
    * Set the subject of the other panels.
    * @param {string} target
+   * @param {string} [reason] why there is no translation
    */
-  updateSubject(target) {
+  updateSubject(target, reason) {
     const { result, isSplit } = this;
     this.subject = result && target.trim() && !isSplit ? { model: this.model, source: result.source, target } : null;
     this.page.session.setSubject(
       this.subject,
-      isSplit ? "this text is translated in parts; to see attention, translate one of its sentences" : undefined,
+      isSplit ? "this text is translated in parts; to see attention, translate one of its sentences" : reason,
     );
   }
 

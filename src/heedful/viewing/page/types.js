@@ -234,6 +234,7 @@
  * @property {string} rowTitle
  * @property {string} columnTitle
  * @property {Bars[]} bars
+ * @property {boolean} [causal] whether the cells above the diagonal are masked
  * @property {boolean} [byRow] whether the full colour is the largest weight of each row, not of the matrix
  */
 

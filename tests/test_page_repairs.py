@@ -1,0 +1,173 @@
+"""States of the page that were once wrong: each in the browser, as a user meets it."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.serving import Served, make_application
+from heedful.viewing.page import export_html
+from page_help import (
+    browser,
+    kinds_trace,
+    needs_browser,
+    one_axis_trace,
+    opened,
+    pair_trace,
+    pixels,
+)
+from serving_help import running, translator
+
+pytestmark = needs_browser()
+TEXT = "the small cat sat on a mat"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    models = [Served("only", translator(seed=1), "en", "de")]
+    with running(make_application(models, traces={"kinds": kinds_trace()})) as one:
+        yield one
+
+
+def typed(it: Any) -> None:
+    it.page.fill(".heed-translate textarea", TEXT)
+    it.page.wait_for_selector(".heed-target .heed-word")
+
+
+def file_of(folder: Path, *traces: Any) -> str:
+    export_html(traces, folder / "page.html")
+    return (folder / "page.html").as_uri()
+
+
+def test_a_picture_of_several_heads_has_a_legend(chromium: Any, tmp_path: Path) -> None:
+    with opened(chromium, file_of(tmp_path, pair_trace())) as it:
+        it.tab("heads")
+        it.page.click("text=Whole layer")
+        root, image = ET.fromstring(it.saved("svg")), pixels(it.saved("png"))
+    names = [one.text for one in root.iter(f"{SVG}text")]
+    assert names[:3] == ["Layer 2 · head 1", "Layer 2 · head 2", "Layer 2 · head 3"]
+    swatches = [one for one in root.iter(f"{SVG}rect") if one.get("class") == "legend"]
+    height = float(root.get("height", "nan"))
+    sharp = image.shape[0] / height
+    for one in swatches:
+        x, y = (int((float(one.get(at, "nan")) + 6) * sharp) for at in ("x", "y"))
+        hexes = "".join(f"{part:02x}" for part in image[y, x])
+        assert f"#{hexes}" == one.get("fill")
+
+
+def test_added_maps_are_shown_and_the_figure_stays(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        typed(it)
+        it.page.click("text=Test it on this sentence")
+        it.page.wait_for_selector(".heed-figure:has-text('log-probability')")
+        figure = it.page.inner_text(".heed-figure")
+        it.tab("heads")
+        it.page.wait_for_selector(".heed-legend li")
+        it.page.check("text=Include attention × gradient and rollout")
+        it.page.wait_for_function(
+            "() => document.querySelector('.heed-panel:not([hidden]) select')"
+            ".selectedOptions[0]?.text.startsWith('Attention × gradient')"
+        )
+        assert it.page.inner_text(".heed-figure") == figure
+
+
+def test_overlaid_heads_tick_the_box_and_the_rest_is_counted(chromium: Any, tmp_path: Path) -> None:
+    with opened(chromium, file_of(tmp_path, one_axis_trace(6, heads=12))) as it:
+        it.tab("heads")
+        box = it.page.locator("label:has-text('Overlay heads') input")
+        assert not box.is_checked()
+        it.page.click("text=Whole layer")
+        assert box.is_checked()
+        assert "Heads 1 to 8 of 12" in it.page.inner_text(".heed-all-heads")
+        box.uncheck()
+        assert it.page.locator(".heed-legend li").count() == 1
+
+
+def test_masked_cells_are_hatched(chromium: Any, tmp_path: Path) -> None:
+    with opened(chromium, file_of(tmp_path, pair_trace())) as it:
+        it.tab("heads")
+        for group, masked in (("Encoder", False), ("Decoder", True)):
+            it.page.select_option(".heed-panel:not([hidden]) select >> nth=0", label=group)
+            it.page.hover("canvas.heed-matrix >> visible=true", position={"x": 3, "y": 3})
+            said = it.page.inner_text(".heed-readout >> visible=true")
+            assert ("Hatched cells are masked" in said) == masked
+        it.page.focus("canvas.heed-matrix >> visible=true")
+        it.page.keyboard.press("End")
+        it.page.wait_for_selector(".heed-readout:has-text('masked') >> visible=true")
+
+
+def test_without_the_server_the_reason_is_told(chromium: Any) -> None:
+    models = [Served("only", translator(seed=1), "en", "de")]
+    with running(make_application(models)) as address, opened(chromium, address) as it:
+        typed(it)
+        it.page.route("**/api/**", lambda route: route.abort())
+        it.page.fill("textarea", "the cat")
+        it.page.wait_for_selector("text=the server cannot be reached >> visible=true")
+        it.tab("heads")
+        said = it.page.inner_text(".heed-notice >> visible=true")
+        assert "cannot be reached" in said
+        assert "type a sentence" not in said
+        it.errors[:] = [error for error in it.errors if "ERR_FAILED" not in error]
+
+
+def test_captions_name_only_what_is_shown(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        typed(it)
+        it.tab("alignment")
+        it.page.wait_for_selector("text=Confidence: the probability")
+        it.page.select_option(".heed-head select", "kinds")
+        it.page.wait_for_selector("text=Confidence: the probability", state="hidden")
+        it.tab("steps")
+        assert "generates one token" not in it.page.inner_text(".heed-steps")
+
+
+def test_a_model_without_a_comparable_one_is_compared_by_two_maps(chromium: Any) -> None:
+    models = [
+        Served("only", translator(seed=1), "en", "de"),
+        Served("other", translator(seed=2), "fr", "de"),
+    ]
+    with running(make_application(models)) as address, opened(chromium, address) as it:
+        typed(it)
+        it.tab("compare")
+        it.page.wait_for_selector(".heed-side:nth-child(2) .heed-detail:not(:empty)")
+        shown = it.page.eval_on_selector_all(
+            ".heed-side select", "all => all.map(one => one.selectedOptions[0].text)"
+        )
+        assert shown[0] == shown[2] == "only"
+        assert shown[1] != shown[3]
+
+
+def test_the_theme_is_kept(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        it.page.wait_for_selector(".heed-theme")
+        it.page.click(".heed-theme")
+        assert it.page.get_attribute("#heedful", "data-theme") == "dark"
+        it.page.reload()
+        it.page.wait_for_selector(".heed-theme:text-is('Light')")
+        assert it.page.get_attribute("#heedful", "data-theme") == "dark"
+
+
+def test_print_has_no_controls(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        typed(it)
+        it.page.emulate_media(media="print")
+        assert it.page.locator("button.heed-button >> visible=true").count() == 0
+        assert it.page.locator("select >> visible=true").count() == 0
+        assert it.page.locator(".heed-target >> visible=true").count() == 1
+
+
+def test_headings_and_languages(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        typed(it)
+        assert it.page.locator("h1").count() == 1
+        assert it.page.get_attribute(".heed-translate textarea", "lang") == "en"
+        assert it.page.get_attribute(".heed-target", "lang") == "de"
