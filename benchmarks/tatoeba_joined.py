@@ -1,6 +1,7 @@
 """Builds a corpus of short and long texts: two to five of Tatoeba's English–German pairs joined.
 
     python benchmarks/tatoeba_joined.py TATOEBA --out FOLDER [--test 2000] [--validation 1000]
+                                        [--long 1000]
 
 TATOEBA is ``deu-eng.zip`` from manythings.org/anki, or the ``deu.txt`` in it: English TAB German,
 CC BY 2.0, tatoeba.org. Writes ``{train,val,test}.{en,de}`` and ``ATTRIBUTION.txt``. Single pairs
@@ -12,6 +13,9 @@ directly or through others, are in the same part. Of such pairs, validation and 
 one, drawn at random; training contains all. Within a part, pairs are shuffled and joined in order,
 with a group size drawn uniformly from two to five; no text contains a sentence twice. The same seed
 gives the same files.
+
+With ``--long``, ``long.{en,de}`` is another test set, whose texts are longer than those of the
+other parts: six to twelve pairs of the test part, joined by the same rules.
 """
 
 import argparse
@@ -28,6 +32,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
 
 FEWEST, MOST = 2, 5
+LONG = 6, 12
+"""The fewest and most pairs of a long text."""
 MEMBER = "deu.txt"
 PARTS = ("train", "val", "test")
 ATTRIBUTION = """Sentence pairs from the Tatoeba Project (tatoeba.org), by way of
@@ -84,13 +90,15 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def joined(pairs: Sequence[Pair], chance: random.Random) -> Iterator[Pair]:
-    """Join groups of two to five pairs; the last few pairs can remain unused."""
+def joined(
+    pairs: Sequence[Pair], chance: random.Random, fewest: int = FEWEST, most: int = MOST
+) -> Iterator[Pair]:
+    """Join groups of ``fewest`` to ``most`` pairs; the last few pairs can remain unused."""
     waiting = list(pairs)
     chance.shuffle(waiting)
     waiting.reverse()
     while True:
-        size = chance.randint(FEWEST, MOST)
+        size = chance.randint(fewest, most)
         group: list[Pair] = []
         aside: list[Pair] = []
         while waiting and len(group) < size:
@@ -103,8 +111,12 @@ def joined(pairs: Sequence[Pair], chance: random.Random) -> Iterator[Pair]:
         yield " ".join(one[0] for one in group), " ".join(one[1] for one in group)
 
 
-def make_parts(pairs: Sequence[Pair], sizes: dict[str, int], seed: int) -> dict[str, list[Pair]]:
+def make_parts(
+    pairs: Sequence[Pair], sizes: dict[str, int], seed: int, long: int = 0
+) -> dict[str, list[Pair]]:
     """Joined pairs of each part; ``sizes`` are the numbers for validation and test.
+
+    With ``long``, so many long texts of the test part, too.
 
     Raises:
         UserError: there are too few pairs for these sizes and a training part.
@@ -116,7 +128,12 @@ def make_parts(pairs: Sequence[Pair], sizes: dict[str, int], seed: int) -> dict[
     for name, size in sizes.items():
         # One pair per family, and enough of them for any drawn group sizes.
         taken, groups = groups[: size * MOST], groups[size * MOST :]
-        parts[name] = list(joined([chance.choice(group) for group in taken], chance))[:size]
+        single = [chance.choice(group) for group in taken]
+        parts[name] = list(joined(single, chance))[:size]
+        if name == "test" and long:
+            # A generator of its own, so that the other parts do not depend on this one.
+            parts["long"] = list(joined(single, random.Random(f"{seed} long"), *LONG))[:long]
+            sizes = sizes | {"long": long}
     parts["train"] = list(joined([pair for group in groups for pair in group], chance))
     if not parts["train"] or any(len(parts[name]) < size for name, size in sizes.items()):
         asked = ", ".join(f"{size:,} for {name}" for name, size in sizes.items())
@@ -133,12 +150,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="output folder")
     parser.add_argument("--validation", type=int, default=1000, help="joined pairs; default 1000")
     parser.add_argument("--test", type=int, default=2000, help="joined pairs; default 2000")
+    parser.add_argument("--long", type=int, default=0, help="long texts; default 0")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     sizes = {"val": options.validation, "test": options.test}
     try:
-        parts = make_parts(read_pairs(options.tatoeba), sizes, options.seed)
-        for name in PARTS:
+        parts = make_parts(read_pairs(options.tatoeba), sizes, options.seed, options.long)
+        for name in parts:
             for side, language in enumerate(("en", "de")):
                 lines = "".join(f"{pair[side]}\n" for pair in parts[name])
                 write_text(options.out / f"{name}.{language}", lines)
@@ -146,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"tatoeba_joined: {error}", file=sys.stderr)
         return 1
-    for name in PARTS:
+    for name in parts:
         print(_said(name, parts[name]))
     return 0
 

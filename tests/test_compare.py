@@ -477,10 +477,44 @@ def test_a_report_of_a_part_is_made_of_what_is_there(whole: Path, tmp_path: Path
     assert compare("--report", out) == (0, "")
 
 
+def test_runs_are_scored_on_another_test_set(
+    whole: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+    write_corpus(tmp_path / "other.tsv", 9, 5)
+    out = tmp_path / "scored"
+    options = ["--report", whole, "--test", tmp_path / "other.tsv", "--out", out]
+    assert compare(*options)[0] == 0
+    assert {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()} == before
+    report = json.loads((out / "report.json").read_text())
+    inputs = json.loads((out / "dropout-0.2/seed-4/test.json").read_text())["examples"]["inputs"]
+    assert len(inputs) == 9
+    own = json.loads((whole / "report.json").read_text())
+    for variant, known in zip(report["variants"], own["variants"], strict=True):
+        assert len(variant["test"]["BLEU"]["values"]) == 2
+        assert variant["test"] != known["test"]
+        assert variant["validation"] == known["validation"]
+        assert sum(each["count"] for each in variant["by_length"]) == 9
+    assert "other.tsv, which each run was scored on once" in (out / "report.md").read_text()
+    monkeypatch.setattr(
+        "heedful.tasks.pairs.evaluation.evaluate_pairs", lambda *_: pytest.fail("this scores")
+    )
+    assert compare(*options)[0] == 0
+    assert json.loads((out / "report.json").read_text()) == report
+    write_corpus(tmp_path / "other.tsv", 9, 6)
+    with pytest.raises(UserError, match="has the scores of other test data"):
+        compare(*options)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--json"], "give a recipe, or --report"),
+        (["RECIPE", "--out", "x", "--test", "x.tsv"], "--test is for --report"),
+        (["--report", "WHOLE", "--test", "x.tsv"], "--out FOLDER is missing"),
+        (["--report", "WHOLE", "--test", "x.tsv", "--out", "x"], "x.tsv does not exist"),
+        (["--report", "WHOLE", "--test", "x.tsv", "--out", "WHOLE"], "is a comparison"),
+        (["--report", "DATA", "--test", "x.tsv", "--out", "x"], "is not a comparison"),
         (["RECIPE"], "--out FOLDER is missing"),
         (["RECIPE", "--report", "x"], "--report FOLDER trains nothing"),
         (["--report", "DATA"], "is not a comparison"),
@@ -499,13 +533,14 @@ def test_a_report_of_a_part_is_made_of_what_is_there(whole: Path, tmp_path: Path
 )
 def test_what_cannot_be_compared_is_one_clear_line(
     data: Path,
+    whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    places = {"RECIPE": str(data / "recipe.toml"), "DATA": str(data)}
+    places = {"RECIPE": str(data / "recipe.toml"), "DATA": str(data), "WHOLE": str(whole)}
     with pytest.raises(UserError, match=message) as raised:
         compare(*[places.get(each, each) for each in arguments])
     assert "\n" not in str(raised.value)

@@ -86,6 +86,11 @@ def test_lengths_are_those_of_the_inputs(report: dict[str, Any], whole: Path) ->
     both = [collect("chrf", *outputs(run.with_name(f"seed-{seed}"))).values for seed in (3, 4)]
     value = collect("chrf", *outputs(run)).value_of_sum((both[0] + both[1])[short].sum(0))
     assert first["figures"]["chrF2"] == pytest.approx(value)
+    low, high = first["intervals"]["chrF2"]
+    drawn = np.random.default_rng(1).integers(len(short), size=(300, len(short)))
+    summed = (both[0] + both[1])[short]
+    values = [collect("chrf", *outputs(run)).value_of_sum(summed[one].sum(0)) for one in drawn]
+    assert [low, high] == pytest.approx(np.percentile(values, [2.5, 97.5]), rel=0.15)
 
 
 def test_outputs_side_by_side_are_those_of_the_runs(report: dict[str, Any], whole: Path) -> None:  # noqa: F811

@@ -22,7 +22,7 @@ OUTPUTS = ["eins zwei", "eins zwei drei vier sechs fünf", "a b c", "", "a mouse
 
 def test_buckets_hold_every_sentence_once() -> None:
     buckets = score_by_length(SOURCES, OUTPUTS, REFERENCES, bootstrap=10)
-    assert [bucket.name for bucket in buckets] == ["0–5", "6–10", "61+"]
+    assert [bucket.name for bucket in buckets] == ["0–5", "6–10", "61–80"]
     assert [bucket.count for bucket in buckets] == [3, 1, 1]
     assert buckets[1].scores[0].value == pytest.approx(bleu([OUTPUTS[1]], [REFERENCES[1]]))
     assert [score.name for score in buckets[0].scores] == ["BLEU", "chrF2"]

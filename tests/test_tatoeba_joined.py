@@ -58,6 +58,30 @@ def test_parts_share_no_sentence_of_either_language(made: Any, tmp_path: Path) -
     assert read(other, "test") != parts["test"]
 
 
+def test_long_texts_are_of_the_test_part(made: Any, tmp_path: Path) -> None:
+    source = archive(tmp_path / "deu-eng.zip", 2000)
+    arguments = [str(source), "--validation", "9", "--test", "60"]
+    assert made.main([*arguments, "--out", str(tmp_path / "one")]) == 0
+    assert made.main([*arguments, "--out", str(tmp_path / "two"), "--long", "20"]) == 0
+    for part in made.PARTS:
+        assert read(tmp_path / "one", part) == read(tmp_path / "two", part)
+    long = read(tmp_path / "two", "long")
+    assert len(long) == 20
+    assert not (tmp_path / "one" / "long.en").exists()
+    assert {len(english.split()) for english, _ in long} == set(range(6, 13))
+    for side in (0, 1):
+        sentences = [pair[side].split() for pair in long]
+        assert all(len(set(text)) == len(text) for text in sentences)
+        known = {
+            each
+            for part in ("train", "val")
+            for pair in read(tmp_path / "two", part)
+            for each in pair[side].split()
+        }
+        assert not known & {each for text in sentences for each in text}
+    assert made.main([*arguments, "--out", str(tmp_path / "few"), "--long", "90"]) == 1
+
+
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("stuvwxyz")), max_size=12))
 @settings(max_examples=60)
 def test_families_are_what_sentences_join(pairs: list[tuple[str, str]]) -> None:

@@ -12,6 +12,7 @@ from heedful.basics.notices import notice
 from heedful.cli.commands import add_command, machine_settings
 
 if TYPE_CHECKING:
+    from heedful.tasks.scoring import OtherTest
     from heedful.training.comparing import Plan
 
 
@@ -29,6 +30,8 @@ class Compare:
         heedful compare recipe.toml --vary model.dropout=0.0,0.1,0.3 --budget 2000 --out runs/new
 
         heedful compare --report runs/dropout
+
+        heedful compare --report runs/dropout --test long.en --test long.de --out runs/long
 
     Several keys before the equals sign are varied together: --vary
     "model.heads,model.layers=4:2,8:1". Values are TOML, or text: --vary 'model.attention="a,b",c'.
@@ -81,6 +84,15 @@ class Compare:
         Path | None,
         typer.Option("--report", help="Write the report of this folder again, without training."),
     ] = None
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--test",
+            metavar="FILE",
+            help="With --report: score the runs on this test set instead of their own, and write "
+            "scores and report to --out; repeatable.",
+        ),
+    ] = None
     start_from: Annotated[
         Path | None,
         typer.Option(
@@ -112,8 +124,10 @@ def _run(options: Compare) -> None:
     if options.report is not None:
         if options.recipe is not None or options.vary:
             raise UserError("--report FOLDER trains nothing: leave out the recipe and --vary")
-        _finish(options.report, options.as_json)
+        _report(options.report, options)
         return
+    if options.test:
+        raise UserError("--test is for --report: give the folder of a comparison there")
     if options.recipe is None:
         raise UserError("give a recipe, or --report FOLDER")
     plan = _plan(options)
@@ -207,14 +221,33 @@ def _list(plan: "Plan", options: Compare) -> None:
     plan.baseline_of(variants)
 
 
-def _finish(folder: Path, as_json: bool) -> None:
+def _report(folder: Path, options: Compare) -> None:
+    """Write the report of a comparison again, or the one for another test set."""
+    from heedful.tasks.scoring import OtherTest, score_trainings
+    from heedful.training.comparison_record import read_comparison
+
+    other = None
+    if options.test:
+        if options.out is None:
+            raise UserError(
+                "--out FOLDER is missing: give the folder for the scores and the report"
+            )
+        found = read_comparison(folder)
+        if found is not None:
+            other = OtherTest(options.test, options.out)
+            score_trainings(folder, found, other)
+    _finish(folder, options.as_json, other)
+
+
+def _finish(folder: Path, as_json: bool, other: "OtherTest | None" = None) -> None:
     """Write the report and print it."""
     from heedful.evaluation.tables import draw
     from heedful.viewing.comparison.report import write_report
     from heedful.viewing.comparison.sections import main_table
 
-    found: dict[str, Any] = write_report(folder)
-    notice(f"report written to {folder}: report.html, report.md, report.tex, report.json")
+    found: dict[str, Any] = write_report(folder, other)
+    place = folder if other is None else other.folder
+    notice(f"report written to {place}: report.html, report.md, report.tex, report.json")
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=1))
     else:

@@ -16,7 +16,7 @@ from heedful.evaluation.statistics import (
 )
 
 LengthUnit = Literal["words", "characters"]
-WORD_BOUNDS = (5, 10, 15, 20, 30, 40, 60)
+WORD_BOUNDS = (5, 10, 15, 20, 30, 40, 60, 80, 100, 120)
 CHARACTER_BOUNDS = (10, 20, 40, 60, 100, 150, 250)
 
 _LOOPED_PHRASE = 3

@@ -126,7 +126,7 @@ def _statistics(run: Values, name: str) -> Statistics | None:
     return known[name]
 
 
-def _summed(runs: Sequence[Values], name: str) -> Statistics | None:
+def _summed(runs: Sequence[Values], name: str) -> _Summed | None:
     """The statistics of a figure, summed over seeds; None if runs have no or other examples."""
     found = [one for run in runs if (one := _statistics(run, name)) is not None]
     if not found or len(found) < len(runs) or len({one.values.shape for one in found}) > 1:
@@ -135,25 +135,35 @@ def _summed(runs: Sequence[Values], name: str) -> Statistics | None:
 
 
 def lengths_of(runs: Sequence[Values]) -> list[Values]:
-    """Each figure by the length of the input, over all seeds."""
+    """Each figure by the length of the input, over all seeds; intervals are over examples."""
     runs = [run for run in runs if run["test"]]
     if not runs:
         return []
     examples = (runs[0]["_test"] or {}).get("examples")
     if examples is None:
         return []
-    figures = {name: _summed(runs, name) for name in examples["measures"]}
-    return [
-        {
-            "shortest": bucket.shortest,
-            "longest": bucket.longest,
-            "unit": bucket.unit,
-            "count": len(bucket.rows),
-            "figures": {
-                name: each.value_of_sum(each.values[bucket.rows].sum(axis=0))
-                for name, each in figures.items()
-                if each is not None
-            },
+    measured = {name: _summed(runs, name) for name in examples["measures"]}
+    found = []
+    for bucket in rows_by_length(examples["inputs"]):
+        figures = {
+            name: _Summed(each.first, each.values[bucket.rows])
+            for name, each in measured.items()
+            if each is not None
         }
-        for bucket in rows_by_length(examples["inputs"])
-    ]
+        found.append(
+            {
+                "shortest": bucket.shortest,
+                "longest": bucket.longest,
+                "unit": bucket.unit,
+                "count": len(bucket.rows),
+                "figures": {
+                    name: each.value_of_sum(each.values.sum(axis=0))
+                    for name, each in figures.items()
+                },
+                "intervals": {
+                    name: percentile_interval(resample(each, _RESAMPLES, DEFAULT_SEED))
+                    for name, each in figures.items()
+                },
+            }
+        )
+    return found

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.files import write_json, write_text
+from heedful.tasks.scoring import OtherTest
 from heedful.viewing.comparison.html import to_html
 from heedful.viewing.comparison.latex import to_latex
 from heedful.viewing.comparison.markdown import to_markdown
@@ -14,10 +15,15 @@ from heedful.viewing.figures import save_figure
 NAME = "report"
 
 
-def write_report(folder: Path) -> dict[str, Any]:
+def write_report(folder: Path, other: OtherTest | None = None) -> dict[str, Any]:
     """Write ``report.json``, ``.md``, ``.html`` and ``.tex``, and the pictures as SVG files.
 
     Nothing is trained or scored.
+
+    Args:
+        folder: the comparison's folder.
+        other: test data that the runs were scored on beside their own; the report is written to its
+            folder.
 
     Returns:
         The content of ``report.json``.
@@ -25,7 +31,8 @@ def write_report(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: the folder is not a comparison, or cannot be written.
     """
-    found = results_of(folder)
+    found = results_of(folder, other)
+    folder = folder if other is None else other.folder
     pictures = {}
     for name, figure in pictures_of(found).items():
         pictures[name] = folder / f"{name}.svg"

@@ -16,7 +16,7 @@ from heedful.runs.model_size import count_parameters
 from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
-from heedful.tasks.scoring import TEST
+from heedful.tasks.scoring import TEST, OtherTest
 from heedful.training.comparing import estimate
 from heedful.training.comparison_record import Comparison, Training, read_comparison
 from heedful.training.cost import Point, cost_to, loss_curve
@@ -30,8 +30,12 @@ _SENTENCES = 6
 _LONGEST_TEXT = 400
 
 
-def results_of(folder: Path) -> Values:
+def results_of(folder: Path, other: OtherTest | None = None) -> Values:
     """All results of a comparison, of the trainings that are complete.
+
+    Args:
+        folder: the comparison's folder.
+        other: test data whose scores are reported instead of those of the runs' own.
 
     Raises:
         UserError: the folder is not a comparison, or a file is damaged.
@@ -41,7 +45,7 @@ def results_of(folder: Path) -> Values:
         raise UserError(f"{folder} is not a comparison: it has no comparison.json")
     runs = {
         variant.name: [
-            _run(folder, each, found.compared_by)
+            _run(folder, each, found.compared_by, other)
             for each in found.wanted
             if each.variant == variant.name and each.state == "complete"
         ]
@@ -70,6 +74,7 @@ def results_of(folder: Path) -> Values:
         "task": found.task,
         "budget": found.budget,
         "compared_by": found.compared_by,
+        "test_data": None if other is None else other.hashes(),
         "is_tested": any(run["_is_tested"] for own in whole.values() for run in own),
         "higher_is_better": found.higher,
         "baseline": found.baseline,
@@ -99,7 +104,7 @@ def _unfinished(found: Comparison) -> Values:
     }
 
 
-def _run(folder: Path, training: Training, by: str) -> Values:
+def _run(folder: Path, training: Training, by: str, other: OtherTest | None) -> Values:
     """The results of one run; keys with a leading underscore are not part of the report."""
     path = folder / training.folder
     run = open_run(path)
@@ -107,7 +112,8 @@ def _run(folder: Path, training: Training, by: str) -> Values:
     records = list(run.metrics())
     last = [record for record in records if record["kind"] == "train"][-1:]
     spent: Mapping[str, Any] = last[0] if last else {}
-    test = read_json(path / TEST) if (path / TEST).exists() else None
+    scores = (folder if other is None else other.folder) / training.folder / TEST
+    test = read_json(scores) if scores.exists() else None
     minutes, tokens = spent.get("seconds", 0.0) / 60, spent.get("tokens", 0)
     return {
         "seed": training.seed,
@@ -123,7 +129,7 @@ def _run(folder: Path, training: Training, by: str) -> Values:
         "curve": [point._asdict() for point in loss_curve(records, by)],
         "parameters": _parameters(run),
         "_test": test,
-        "_is_tested": run.recipe.is_tested,
+        "_is_tested": other is not None or run.recipe.is_tested,
         "_samples": _samples(run),
     }
 

@@ -51,6 +51,11 @@ def about(report: Values) -> list[tuple[str, str]]:
         ("budget of each training", str(report["budget"])),
         ("seeds", ", ".join(map(str, report["seeds"]))),
         ("baseline", str(report["baseline"])),
+        *(
+            [("scored on", ", ".join(report["test_data"]))]
+            if report["test_data"] is not None
+            else []
+        ),
         ("checkpoints chosen by", f"{report['compared_by']} on the validation data"),
         (
             "made with",
@@ -78,6 +83,12 @@ def _interval(figure: Values) -> str:
     if figure["low"] is None:
         return ""
     return f" [{number(figure['low'])}, {number(figure['high'])}]"
+
+
+def _between(value: float | None, interval: Sequence[float] | None) -> str:
+    if value is None or interval is None:
+        return number(value)
+    return f"{number(value)} [{number(interval[0])}, {number(interval[1])}]"
 
 
 def _minutes(value: float) -> str:
@@ -152,7 +163,8 @@ def _about_intervals(report: Values, variants: Sequence[Values], part: str, firs
         else "The test set is used when all trainings have ended"
     )
     where = (
-        "Scores on the test set, which each run was scored on once."
+        f"Scores on {', '.join(report['test_data'] or ['the test set'])}, which each run was "
+        "scored on once."
         if part == "test"
         else f"{why}: figures of the chosen checkpoints on the validation data."
     )
@@ -230,10 +242,17 @@ def _lengths(report: Values) -> Section | None:
     rows = []
     for variant in variants:
         known = {bucket_name(one): one["figures"].get(first) for one in variant["by_length"]}
-        cells = [number(known.get(bucket_name(bucket))) for bucket in buckets]
+        intervals = {bucket_name(one): one["intervals"].get(first) for one in variant["by_length"]}
+        cells = [
+            _between(known.get(bucket_name(one)), intervals.get(bucket_name(one)))
+            for one in buckets
+        ]
         rows.append((variant["name"], *cells))
     header = ("variant", *(f"{bucket_name(one)} ({one['count']})" for one in buckets))
-    note = f"{first} by the length of the input in {buckets[0]['unit']} (number of examples)."
+    note = (
+        f"{first} by the length of the input in {buckets[0]['unit']} (number of examples); in "
+        "brackets, 95 % bootstrap intervals over the examples, with the outputs of all seeds."
+    )
     return Section("By length", note, header, rows, "lengths")
 
 
