@@ -76,10 +76,10 @@ def test_csv_has_the_trace_s_numbers(chromium: Any, tmp_path: Path) -> None:
     trace = pair_trace()
     with opened(chromium, exported(tmp_path, trace)) as it:
         whole = it.saved("csv").decode()
-        it.page.click("text=Hard")
+        it.page.click("[role=radio]:text-is('Links')")
         hard = it.saved("csv").decode()
         it.page.click("text=Words")
-        it.page.click("text=Soft")
+        it.page.click("[role=radio]:text-is('Weights')")
         words = it.saved("csv").decode()
         it.tab("heads")
         it.page.click("text=Whole layer")
@@ -339,7 +339,7 @@ def test_long_sequences_are_drawn_soon(
         it.page.wait_for_selector(".heed-legend li")
         started = it.page.evaluate("performance.now()")
         it.page.click("[data-map='0'][data-head='1']")
-        it.page.wait_for_selector("text=Layer · head 2")
+        it.page.wait_for_selector("text=Layer 1 · head 2")
         taken = it.page.evaluate("performance.now()") - started
         drawn = float(
             it.page.get_attribute("canvas.heed-matrix >> visible=true", "data-milliseconds")

@@ -171,3 +171,24 @@ def test_headings_and_languages(chromium: Any, address: str) -> None:
         assert it.page.locator("h1").count() == 1
         assert it.page.get_attribute(".heed-translate textarea", "lang") == "en"
         assert it.page.get_attribute(".heed-target", "lang") == "de"
+
+
+def test_terms_are_explained(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        typed(it)
+        assert "Transformer, " in it.page.inner_text(".heed-translate .heed-detail >> nth=0")
+        it.tab("heads")
+        it.page.wait_for_selector(".heed-legend li")
+        it.page.click(".heed-term:text-is('rollout')")
+        it.page.wait_for_selector(".heed-popover:has-text('residual connections') >> visible=true")
+        it.page.keyboard.press("Escape")
+        it.page.wait_for_selector(".heed-popover >> visible=true", state="hidden")
+        names = it.page.evaluate(
+            "import('/page/glossary.js').then(({ architectureName: of }) =>"
+            " ['Gpt', 'RecurrentTextEncoder', 'LSTMReader', 'BLIP'].map(of))"
+        )
+        assert names == ["GPT", "Recurrent text encoder", "LSTM reader", "BLIP"]
+        signed = it.page.evaluate(
+            "import('/page/matrices.js').then(({ formatSigned: of }) => [of(-0.001, 2), of(-1, 2)])"
+        )
+        assert signed == ["0.00", "\u22121.00"]

@@ -125,7 +125,7 @@ def test_a_label_and_the_words_that_it_rests_on(chromium: Any, address: str) -> 
             assert float(number) == pytest.approx(probability * 100, abs=0.6)
         words = it.page.locator(".heed-importance-text button")
         assert words.all_text_contents() == TEXT.split()
-        assert measure(it, "Leave-one-out") == pytest.approx(
+        assert measure(it, "Effect of removal") == pytest.approx(
             [one.fall for one in expected.words], abs=1e-5
         )
         strength = it.page.eval_on_selector_all(
@@ -151,7 +151,7 @@ def test_a_label_and_the_words_that_it_rests_on(chromium: Any, address: str) -> 
         it.page.click(".heed-bar-button:text-is('bad')")
         it.page.wait_for_selector(".heed-importance h2:has-text('bad')")
         against = explain(mood, TEXT, label="bad")
-        assert measure(it, "Leave-one-out") == pytest.approx(
+        assert measure(it, "Effect of removal") == pytest.approx(
             [one.fall for one in against.words], abs=1e-5
         )
         rises = it.page.locator(".heed-importance-text .heed-negative").all_text_contents()
@@ -194,7 +194,7 @@ def test_pairs_have_two_texts(chromium: Any, address: str) -> None:
             texts = it.page.locator(".heed-importance-text").all_inner_texts()
             assert texts == ["the film was long", "we saw it"]
             falls = [one.fall for one in expected.words]
-            assert measure(it, "Leave-one-out") == pytest.approx(falls, abs=1e-5)
+            assert measure(it, "Effect of removal") == pytest.approx(falls, abs=1e-5)
             if name == "meeting":  # what each text is read with, by the other
                 trace = expected.trace
                 first = map_of(trace, "weights", "second", "first").mean(0).mean(0)
@@ -241,7 +241,7 @@ def test_of_a_text_of_many_words_they_are_left_out_when_asked_for(chromium: Any)
         it.page.click("text=Compute the importance of 72 words")
         it.page.wait_for_selector("[role=radio]:text-is('Rollout')")
         falls = [one.fall for one in explain(roomy, text).words]
-        assert measure(it, "Leave-one-out") == pytest.approx(falls, abs=1e-5)
+        assert measure(it, "Effect of removal") == pytest.approx(falls, abs=1e-5)
 
 
 @needs_browser()
@@ -311,15 +311,15 @@ def test_writing_is_shown_while_it_is_written(chromium: Any, address: str) -> No
     with opened(chromium, f"{address}#panel=write") as it:
         it.page.select_option(".heed-write select >> nth=0", "recited")
         it.page.select_option("label:has-text('Decoding') select", "greedy")
-        it.page.fill("label:has-text('Stop string') input", "d")
+        it.page.fill("label:has-text('Stop at') input", "d")
         it.page.fill("[aria-label=Prompt]", "x")
         it.page.press("[aria-label=Prompt]", "Control+Enter")
-        it.page.wait_for_selector("text=stopped before the stop string")
+        it.page.wait_for_selector("text=stopped at the string")
         assert it.page.text_content(".heed-continuation") == "ab ☃ c"
         assert it.page.text_content(".heed-prompt") == "x"
         it.page.select_option(".heed-write select >> nth=0", "slow")
-        it.page.fill("label:has-text('Stop string') input", "")
-        it.page.fill("label:has-text('Tokens') input", "600")
+        it.page.fill("label:has-text('Stop at') input", "")
+        it.page.fill("label:has-text('Token limit') input", "600")
         it.page.click(".heed-submit")
         it.page.wait_for_function(
             "() => document.querySelector('.heed-continuation').textContent.length > 5"
@@ -332,9 +332,9 @@ def test_writing_is_shown_while_it_is_written(chromium: Any, address: str) -> No
         time.sleep(0.15)
         assert SLOW.steps - steps <= 3
         assert 5 < len(it.page.text_content(".heed-continuation")) < 400
-        it.page.fill("label:has-text('Tokens') input", "0")
+        it.page.fill("label:has-text('Token limit') input", "0")
         it.page.click(".heed-submit")
-        it.page.wait_for_selector(".heed-notice:has-text('Tokens')")
+        it.page.wait_for_selector(".heed-notice:has-text('Token limit')")
 
 
 @needs_browser()
@@ -353,7 +353,7 @@ def test_what_was_written_has_causal_heads(chromium: Any, address: str) -> None:
             "Seed": "5",
         }.items():
             it.page.fill(f"label:has-text('{name}') input", value)
-        it.page.fill("label:has-text('Tokens') input", "12")
+        it.page.fill("label:has-text('Token limit') input", "12")
         it.page.fill("[aria-label=Prompt]", "ab")
         it.page.click(".heed-submit")
         it.page.wait_for_selector(".heed-write >> text=log-probability")
@@ -428,7 +428,7 @@ def test_markup_stays_text(chromium: Any, address: str) -> None:
         it.page.wait_for_selector(".heed-masks button")
         it.tab("write")
         it.page.fill("[aria-label=Prompt]", text)
-        it.page.fill("label:has-text('Tokens') input", "3")
+        it.page.fill("label:has-text('Token limit') input", "3")
         it.page.click(".heed-submit")
         it.page.wait_for_selector(".heed-write >> text=log-probability")
         assert it.page.text_content(".heed-prompt") == text

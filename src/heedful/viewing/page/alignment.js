@@ -1,6 +1,7 @@
 // The alignment panel: the attention of each output token over the source tokens.
 
 import { element, messageOf, radioGroup } from "./elements.js";
+import { term } from "./glossary.js";
 import { exportButtons } from "./exporting.js";
 import { hardMatrix, rowEntropies } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
@@ -72,7 +73,7 @@ export function alignmentPanel(page) {
     confidence,
     element(
       "p", { class: "heed-hint" },
-      "Entropy: how many positions the attention is spread over. 0 bits means one position, 1 bit two, 2 bits four.",
+      term("entropy", "Entropy"), ": how many positions the attention is spread over. 0 bits means one position, 1 bit two, 2 bits four.",
     ),
   );
   /** @type {Picture | null} */
@@ -106,7 +107,7 @@ export function alignmentPanel(page) {
     "div", { class: "heed-panel" },
     element(
       "div", { class: "heed-tools" },
-      radioGroup("Weights", [{ value: "soft", text: "Soft" }, { value: "hard", text: "Hard" }], "soft", (value) => {
+      radioGroup("Show", [{ value: "soft", text: "Weights" }, { value: "hard", text: "Links" }], "soft", (value) => {
         how.hard = value === "hard";
         show();
       }),

@@ -194,7 +194,7 @@ export function comparePanel(page, models) {
     ...models.traces.map((name) => ({ value: `trace:${name}`, text: name })),
   ];
   const sentence = element("p", { class: "heed-sentence heed-shared", dir: "auto" });
-  const sides = ["Left", "Right"].map((name) => new Side(page, name, options));
+  const sides = ["Model A", "Model B"].map((name) => new Side(page, name, options));
   const body = element(
     "div", { class: "heed-panel" }, sentence, element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
   );

@@ -2,6 +2,7 @@
 
 import { selectField, element, setOptions, messageOf, radioGroup, checkbox } from "./elements.js";
 import { exportButtons } from "./exporting.js";
+import { glossaryLine } from "./glossary.js";
 import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_svg.js";
 import { isCausal } from "./masked_cells.js";
@@ -80,12 +81,13 @@ class Heads {
       element("div", { class: "heed-tools" }, this.overlayBox.field, this.layerButton),
       this.limit,
       element("p", { class: "heed-hint" }, "One row per layer, one picture per head. Shift-click overlays another head."),
+      glossaryLine(["head", "cross-attention", "entropy", "attention × gradient", "rollout"]),
     );
   }
 
   detailSection() {
     this.setModes();
-    this.contrastToggle = checkbox("Normalise each row", false, (on) => {
+    this.contrastToggle = checkbox("Normalise rows", false, (on) => {
       this.byRow = on;
       this.drawChosen();
     });

@@ -153,6 +153,6 @@ export class LinkedTexts {
       .filter(({ i }) => this.linked(side, word, i))
       .map(({ text }) => text);
     const own = this.buttons[side][word].textContent ?? "";
-    return aligned.length ? `${own}, aligned with ${aligned.join(", ")}` : own;
+    return aligned.length ? `${own}, linked with ${aligned.join(", ")}` : own;
   }
 }

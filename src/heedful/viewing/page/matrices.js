@@ -205,7 +205,8 @@ export function isRightToLeft(texts) {
  * @param {number} places
  */
 export function formatSigned(value, places) {
-  return value.toFixed(places).replace("-", "−");
+  const text = value.toFixed(places);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
 /**

@@ -55,12 +55,12 @@ export function titles(facts) {
 }
 
 /**
- * The name of a layer: its number in the group, if there are several.
+ * The name of a layer: its number in the group.
  * @param {Group} group
  * @param {number} place
  */
 export function layerName(group, place) {
-  return group.maps.length > 1 ? `Layer ${place + 1}` : "Layer";
+  return `Layer ${place + 1}`;
 }
 
 /**

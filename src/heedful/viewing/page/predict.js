@@ -1,6 +1,7 @@
 // The generic panel, for tasks without their own: a form generated from the schema of the inputs, and the result.
 
 import { selectField, element, debounce, isAbortError, messageOf } from "./elements.js";
+import { formatSigned } from "./matrices.js";
 import { ModelChooser } from "./text_input.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -113,7 +114,7 @@ class Predict {
 
 /** @param {unknown} value */
 function formatValue(value) {
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : value.toFixed(4);
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : formatSigned(value, 4);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 

@@ -1,6 +1,7 @@
 // Base classes of the panels for single texts: a model and a text field.
 
 import { selectField, element, messageOf, isAbortError, debounce } from "./elements.js";
+import { architectureName } from "./glossary.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
@@ -47,7 +48,7 @@ export class ModelChooser {
     const { architecture, parameters, maps } = this.modelFacts;
     const size = parameters === undefined ? "" : `${(parameters / 1e6).toFixed(parameters < 1e5 ? 3 : 1)} M parameters`;
     const blind = maps && !maps.length ? "without attention" : "";
-    this.facts.textContent = [architecture, size, blind].filter(Boolean).join(", ");
+    this.facts.textContent = [architecture && architectureName(architecture), size, blind].filter(Boolean).join(", ");
   }
 
   /**

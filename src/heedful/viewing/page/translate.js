@@ -1,6 +1,7 @@
 // The Translate panel: translation while typing, word alignment, and alternative words.
 
 import { selectField, element, messageOf, rovingTabindex, focusItem, isAbortError, debounce } from "./elements.js";
+import { architectureName } from "./glossary.js";
 import { formatSigned } from "./matrices.js";
 import { Checks } from "./checks.js";
 import { LinkedTexts, splitWords } from "./linked_texts.js";
@@ -69,8 +70,8 @@ class Translate {
     );
     this.memorySection = element("section", { class: "heed-memory" }, element("h2", {}, "Translation memory"), this.memory);
     this.sourceSection = element(
-      "section", { class: "heed-source-words", "aria-label": "Source" }, element("h2", {}, "Source"), this.source,
-      element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see the aligned words. Select a word of the translation to see alternatives."),
+      "section", { class: "heed-source-words", "aria-label": "Linked words" }, element("h2", {}, "Linked words"), this.source,
+      element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see the linked words. Select a word of the translation to see alternatives."),
     );
     this.bestSection = element("section", { class: "heed-others" }, element("h2", {}, "Best translations"), this.best);
     this.bestSection.hidden = this.sourceSection.hidden = this.memorySection.hidden = true;
@@ -80,7 +81,7 @@ class Translate {
       element("div", { class: "heed-tools" }, this.chooser.field, this.facts),
       element(
         "div", { class: "heed-columns" },
-        element("section", { class: "heed-input" }, element("h2", {}, "Text"), this.input), this.output,
+        element("section", { class: "heed-input" }, element("h2", {}, "Source"), this.input), this.output,
       ),
       this.notice, element("div", { class: "heed-columns" }, element("div", {}, this.sourceSection, this.checks.section), this.bestSection),
     );
@@ -106,7 +107,7 @@ class Translate {
       part.lang = language ?? "";
     }
     this.facts.textContent = facts
-      ? `${facts.architecture}, ${(facts.parameters / 1e6).toFixed(1)} M parameters${facts.aligns === false ? ", without word alignment" : ""}`
+      ? `${architectureName(facts.architecture)}, ${(facts.parameters / 1e6).toFixed(1)} M parameters${facts.aligns === false ? ", without word alignment" : ""}`
       : "";
   }
 

@@ -61,7 +61,7 @@ export class WordImportance {
     this.body.hidden = !found.words.length;
     this.heading.replaceChildren("Importance of each word for ", element("strong", {}, element("bdi", {}, label)));
     this.measures = [{
-      key: "fall", title: "Leave-one-out", phrase: "the probability falls by", values: found.words.map(({ fall }) => fall),
+      key: "fall", title: "Effect of removal", phrase: "the probability falls by", values: found.words.map(({ fall }) => fall),
       hint: "The decrease of the label’s probability when the word is left out (orange: increase). This works for any model, "
         + "but does not measure the joint effect of several words.",
     }];
@@ -139,7 +139,7 @@ export class WordImportance {
   /** @param {number} word @param {Measure} measure */
   describe(word, measure) {
     const value = measure.values[word];
-    if (measure.key !== "fall") return `${measure.phrase} ${value.toFixed(3)}`;
+    if (measure.key !== "fall") return `${measure.phrase} ${formatSigned(value, 3)}`;
     return `without it the probability ${value < 0 ? "rises" : "falls"} by ${Math.abs(value).toFixed(3)}`;
   }
 

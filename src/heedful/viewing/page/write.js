@@ -10,7 +10,7 @@ import { ModelChooser } from "./text_input.js";
 /** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
 /** @typedef {import("./types.js").Generated} Generated */
 
-const ENDS = { end: "ended by the model", stop: "stopped before the stop string", limit: "stopped at the maximum length" };
+const ENDS = { end: "ended by the model", stop: "stopped at the string", limit: "stopped at the token limit" };
 /** @typedef {"temperature" | "top_k" | "top_p" | "seed" | "max_tokens"} NumberName */
 /** @type {[NumberName, string, Record<string, string | number>][]} */
 const NUMBERS = [
@@ -18,7 +18,7 @@ const NUMBERS = [
   ["top_k", "Top k", { min: 1, step: 1, placeholder: "all" }],
   ["top_p", "Top p", { min: 0.01, max: 1, step: "any", placeholder: "1" }],
   ["seed", "Seed", { min: 0, step: 1, placeholder: "any" }],
-  ["max_tokens", "Tokens", { min: 1, max: 1024, step: 1, value: 64 }],
+  ["max_tokens", "Token limit", { min: 1, max: 1024, step: 1, value: 64 }],
 ];
 
 class Write {
@@ -32,7 +32,7 @@ class Write {
     this.last = {};
     const saved = page.savedInputs.get("write") ?? {};
     const save = () => this.save();
-    this.decoding = selectField("Decoding", [{ value: "sample", text: "Sampling" }, { value: "greedy", text: "Greedy" }], saved.how ?? "sample", () => {
+    this.decoding = selectField("Decoding", [{ value: "sample", text: "Sample" }, { value: "greedy", text: "Greedy" }], saved.how ?? "sample", () => {
       this.updateFields();
       this.save();
     });
@@ -41,7 +41,7 @@ class Write {
       const own = inputField(label, { type: "number", inputmode: "decimal", ...attributes, ...(saved[name] ? { value: saved[name] } : {}) }, save);
       return [name, own];
     }));
-    this.stopString = inputField("Stop string", { type: "text", placeholder: "e.g. \\n", autocomplete: "off", spellcheck: "false", value: saved.stop ?? "" }, save);
+    this.stopString = inputField("Stop at", { type: "text", placeholder: "e.g. \\n", autocomplete: "off", spellcheck: "false", value: saved.stop ?? "" }, save);
     this.beginsToggle = checkbox("The prompt starts a document", saved.begins === "true", save);
     this.input = element("textarea", {
       dir: "auto", rows: 4, spellcheck: "false", "aria-label": "Prompt", placeholder: "Type a prompt (optional)…", oninput: save,
@@ -61,7 +61,7 @@ class Write {
       element("button", { type: "button", class: "heed-button", onclick: () => page.open("heads") }, "Show attention"), this.lengthNote,
     );
     this.output = element(
-      "section", { class: "heed-output", "aria-label": "Generated text" }, element("h2", {}, "Generated text"), this.text, this.status, this.attentionLink,
+      "section", { class: "heed-output", "aria-label": "Output" }, element("h2", {}, "Output"), this.text, this.status, this.attentionLink,
     );
     this.body = this.build();
     this.updateFields();
