@@ -141,10 +141,10 @@ def test_a_vector_with_zeros_and_rows_with_large_values(
 ) -> None:
     """Units with v = 0, and rows whose exponentials overflow or whose products do."""
     torch.manual_seed(2)
-    query, key = torch.randn(2, 30, units), torch.randn(2, 40, units)
+    query, key = torch.randn(2, 30, units), torch.randn(2, 50, units)
     for row, size in enumerate((8.0, 12.0, 25.0, 60.0, -12.0, -60.0)):
         query[:, row] += size
-        key[:, 4 + row] += size
+        key[:, 8 * row] += size
     v = torch.randn(units)
     v[: units if nothing == "all" else nothing] = 0.0
     v[4] *= 1e-20
