@@ -150,6 +150,30 @@ def test_steps_of_a_gpt_are_its_states(attention: dict[str, Any]) -> None:
     assert_rounded([torch.stack(steps, 1)], reference(forced, gpt, terms=8))
 
 
+TOP = {"name": "top-blocks", "size": 2, "count": 2}
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        {"mask": TOP},
+        {"mask": TOP, "positions": "rotary", "heads": 4, "key_value_heads": 2},
+        {"mask": TOP, "score": "general", "positions": "alibi", "gate": "head"},
+        {"mask": {**TOP, "count": 1}, "mixing": "differential", "normalizer": "entmax15"},
+    ],
+    ids=named,
+)
+def test_steps_select_the_same_blocks(attention: dict[str, Any]) -> None:
+    attention = {"heads": 2, "mixing": "none", **attention}
+    test_steps_of_a_gpt_are_its_states(attention | {"score": attention.get("score", "dot")})
+    torch.manual_seed(1)
+    table = {**SIZES, "heads": 2, "attention": {"decoder": attention}}
+    model = Transformer(TransformerSettings.model_validate(table), 20, 20).eval()
+    source = Source(torch.randint(4, 20, (3, 6)), torch.tensor([6, 4, 2]))
+    target = torch.randint(4, 20, (3, 7))
+    assert_steps_are_teacher_forcing(model, searched(model), source, target)
+
+
 @COVERING
 def test_states_of_a_bert_ignore_padding(attention: dict[str, Any]) -> None:
     torch.manual_seed(1)
@@ -268,6 +292,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"layers": [{"numbers": [2], "score": "dot"}]}, "there is no layer 2"),
     ({"normalizer": {"name": "entmax", "alpha": 1.0}}, "must begin above 1"),
     ({"layers": [{"every": 1, "normalizer": "hard"}]}, "'hard' passes no gradient"),
+    ({"mask": "top-blocks"}, "it is for attention that is causal"),
+    ({"decoder": {"mask": "top-blocks", "score": "gaussian"}}, "choose the score scaled-dot"),
 ]
 
 

@@ -1,12 +1,14 @@
 """Selected blocks of keys, against a loop over queries and blocks."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from heedful.attention import attend, masks
+from heedful.attention import MultiHeadAttention, attend, block_sparse, masks, watch
+from heedful.attention.positions import Rotary
 
 
 def selected(
@@ -92,3 +94,84 @@ def test_wrong_numbers_are_refused() -> None:
             masks.top_blocks(x, x, **given)
     with pytest.raises(ValueError, match=r"expected \[B\]"):
         masks.top_blocks(x, x, size=1, count=1, lengths=torch.ones(1, 1, dtype=torch.long))
+
+
+def attended(
+    q: Tensor, k: Tensor, v: Tensor, mask: masks.Mask, **given: object
+) -> tuple[Tensor, list[Tensor]]:
+    """A context and its gradients."""
+    parts = [part.clone().requires_grad_() for part in (q, k, v)]
+    context = attend(*parts, mask=mask, **given)
+    return context.detach(), list(torch.autograd.grad(context.sin().sum(), parts))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize(("length", "size", "count"), [(70, 8, 3), (64, 16, 1), (67, 5, 30)])
+@pytest.mark.parametrize("queries", [None, 9])
+def test_only_selected_blocks_are_computed(
+    groups: int, length: int, size: int, count: int, queries: int | None, monkeypatch: Any
+) -> None:
+    """The kernel that gathers the queries of each block, against the mask matrix, in float64."""
+    monkeypatch.setattr(block_sparse, "_LONG", 0)
+    monkeypatch.setattr(block_sparse, "_SAVES", 0)
+    calls = []
+    kernel = block_sparse.block_sparse_attention
+    spy = lambda *given, **named: calls.append(1) or kernel(*given, **named)  # noqa: E731
+    monkeypatch.setattr(block_sparse, "block_sparse_attention", spy)
+    torch.manual_seed(4)
+    q = torch.randn(2, 4, queries or length, 6, dtype=torch.float64)
+    k = torch.randn(2, groups, length, 6, dtype=torch.float64)
+    v = torch.randn(2, groups, length, 5, dtype=torch.float64)
+    dense = masks.causal() & masks.top_blocks(q, k, size=size, count=count)
+    for mask in (
+        masks.causal() & masks.TopBlocks(size, count),
+        masks.TopBlocks(size, count) & masks.causal(),
+    ):
+        context, gradients = attended(q, k, v, mask, positions=Rotary(6))
+        assert calls.pop()
+        turned = [Rotary(6).turn_query(q, torch.arange(length - q.shape[-2], length))]
+        turned.append(Rotary(6).turn_key(k, torch.arange(length)))
+        dense = masks.causal() & masks.top_blocks(*turned, size=size, count=count)
+        expected, theirs = attended(q, k, v, dense, positions=Rotary(6))
+        assert not calls
+        torch.testing.assert_close(context, expected)
+        torch.testing.assert_close(gradients, theirs)
+
+
+def test_other_masks_and_transforms_use_the_matrix(monkeypatch: Any) -> None:
+    monkeypatch.setattr(block_sparse, "_LONG", 0)
+    monkeypatch.setattr(block_sparse, "_SAVES", 0)
+    torch.manual_seed(5)
+    q, k, v = torch.randn(3, 2, 2, 12, 4, dtype=torch.float64).unbind()
+    top, lengths = masks.TopBlocks(3, 2), masks.padding(torch.tensor([12, 7]))
+    dense = masks.top_blocks(q, k, size=3, count=2)
+    for found, expected in (
+        (masks.causal() & top & lengths, masks.causal() & dense & lengths),
+        (masks.causal() & (top | masks.sinks(1)), masks.causal() & (dense | masks.sinks(1))),
+        (masks.causal() & ~top, masks.causal() & ~dense),
+    ):
+        torch.testing.assert_close(attended(q, k, v, found), attended(q, k, v, expected))
+    mask = masks.causal() & top
+    expected = attend(q, k, v, mask=masks.causal() & dense)
+    mapped = torch.func.vmap(lambda *parts: attend(*parts, mask=mask))(q, k, v)
+    torch.testing.assert_close(mapped, expected)
+    halves = [part.bfloat16() for part in (q, k, v)]
+    half, expected = (attend(*map(to, halves), mask=mask) for to in (Tensor.bfloat16, Tensor.float))
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half, expected.bfloat16())
+    with pytest.raises(ValueError, match="needs queries and keys"):
+        mask.dense((2, 2))
+
+
+def test_watching_shows_the_selected_blocks() -> None:
+    torch.manual_seed(6)
+    module = MultiHeadAttention(8, 2, mask=masks.TopBlocks(3, 2)).eval()
+    x = torch.randn(2, 11, 8)
+    expected = module(x, x, mask=masks.causal())
+    with watch(module) as seen:
+        torch.testing.assert_close(module(x, x, mask=masks.causal()), expected)
+    whole = seen[""][0]
+    assert int((whole > 0).sum(-1).max()) <= 6
+    with watch(module, rows=[4, 10]) as seen:
+        module(x, x, mask=masks.causal())
+    torch.testing.assert_close(seen[""][0], whole[:, :, [4, 10]])

@@ -47,7 +47,10 @@ def rows() -> Iterator[tuple[str, ...]]:
     for mask in MaskSettings.parts.values():
         name = name_of(mask)
         form = "fused" if name == "none" else "fused; plain in decoding steps"
-        yield "mask", *described(mask), form, "Transformer, BERT, GPT", mark(name == "none")
+        where = "Transformer, BERT, GPT"
+        if mask.reads_vectors:
+            form, where = f"selected blocks only; {form}", "decoder of a Transformer, GPT"
+        yield "mask", *described(mask), form, where, mark(name == "none")
 
 
 def fast(mechanism: Mechanism) -> str:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.attention.additive import additive_context
+from heedful.attention.block_sparse import block_sparse_context
 from heedful.attention.checking import (
     check_dropout,
     check_inputs,
@@ -144,7 +145,13 @@ def attend_projected(
     dropout: float,
 ) -> Tensor:
     """:func:`attend` for queries and keys that are already projected."""
-    context = _context(mechanism, projected_query, key, value, mask, dropout)
+    sparse = None
+    if isinstance(mask, Mask):
+        sparse = block_sparse_context(mechanism, projected_query, key, value, mask, dropout)
+    if sparse is None:
+        context = _context(mechanism, projected_query, key, value, mask, dropout)
+    else:
+        context = sparse
     dtype = _autocast_dtype(value)
     return context if dtype is None else context.to(dtype)
 
@@ -171,6 +178,8 @@ def _context(
         contexts = _context(apart, projected_query, key, value, mask, dropout)
         return mechanism.mixing.mix_contexts(contexts)
     query, positions = projected_query.projected, mechanism.positions
+    if isinstance(mask, Mask):
+        mask = mask.of_vectors(query, key, projected_query.first)
     form = mechanism.fused_form(query.shape[-1])
     biased = positions is not None and positions.biases
     if form is not None and supports(form, query, mask, dropout, biased=biased):
@@ -232,6 +241,8 @@ def projected_weights(
         are not sampled or need no reward.
     """
     query = projected_query.projected
+    if isinstance(mask, Mask):
+        mask = mask.of_vectors(query, key, projected_query.first)
     if query.dtype in HALVES:
         with without_autocast(query):
             return _weights(mechanism, projected_query, query.float(), key.float(), mask)

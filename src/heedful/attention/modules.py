@@ -91,6 +91,8 @@ class Attentive(Watchable):
             mask = both(self.mask, mask, projected_query.grid(key))
         if not self.watched_at_all:
             return attend_projected(parts, projected_query, key, value, mask, dropout)
+        if isinstance(mask, Mask):  # Before rows are chosen, of which the mask is no function.
+            mask = mask.of_vectors(projected_query.projected, key, projected_query.first)
         if self.watched:
             weights, draw = projected_weights(parts, projected_query, key, mask)
             # Watchers get the tensor that the context is computed from, so that gradients reach it.

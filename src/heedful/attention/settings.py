@@ -20,7 +20,7 @@ from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.registry import NoneSettings
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.recurrent import RecurrentAttention
-from heedful.attention.scores.base import ScoreSettings
+from heedful.attention.scores.base import Score, ScoreSettings
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.basics.limits import MOST_WIDTH
 from heedful.basics.settings import Settings
@@ -109,6 +109,8 @@ class AttentionSettings(Settings):
         }
         if not score.reads_keys:
             _refuse_parts_of_keys(score, parts)
+        if self.mask is not None and self.mask.reads_vectors and of_self:
+            _check_selection(self.mask, role, parts["score"], width)
         if self.mixing == "differential":
             if self.join not in (None, "projection"):
                 raise ValueError("differential attention joins its heads by a projection only")
@@ -231,6 +233,20 @@ def _refuse_parts_of_keys(score: ScoreSettings, parts: dict[str, Any]) -> None:
         raise ValueError(
             f"the score '{score.name}' does not read the keys, which query_key_norm changes; "
             "choose none"
+        )
+
+
+def _check_selection(mask: MaskSettings, role: Role, score: Score, width: int) -> None:
+    """Raise ValueError unless a mask of products is for causal dot-product attention."""
+    if role != "causal":
+        raise ValueError(
+            f"the mask '{mask.name}' selects among earlier positions: it is for attention that is "
+            "causal, as in a decoder or a GPT"
+        )
+    if score.dot_scale(width) is None:
+        raise ValueError(
+            f"the mask '{mask.name}' compares queries and keys by dot products; choose the score "
+            "scaled-dot, dot or general"
         )
 
 

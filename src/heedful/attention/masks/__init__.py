@@ -25,7 +25,7 @@ from heedful.attention.masks.kinds import (
     window,
 )
 from heedful.attention.masks.settings import MaskSettings, register_mask
-from heedful.attention.masks.top_blocks import top_blocks
+from heedful.attention.masks.top_blocks import TopBlocks, top_blocks
 from heedful.attention.masks.torch_masks import from_torch
 from heedful.attention.masks.use import dense_mask, split_mask
 
@@ -35,6 +35,7 @@ __all__ = [
     "Grid",
     "Mask",
     "MaskSettings",
+    "TopBlocks",
     "as_mask",
     "axial",
     "block",

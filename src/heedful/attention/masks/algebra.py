@@ -164,6 +164,10 @@ class Mask:
         are for all heads."""
         return self
 
+    def of_vectors(self, query: Tensor, key: Tensor, first: First | None) -> "Mask":
+        """The mask for these queries ``[.., Q, D]`` and keys ``[.., K, D]``, if they decide it."""
+        return self
+
     def __and__(self, other: "Mask | Tensor") -> "Mask":
         return Combined("&", self, as_mask(other))
 
@@ -187,6 +191,12 @@ class Combined(Mask):
     def for_heads(self, dims: int) -> Mask:
         return Combined(self.sign, self.one.for_heads(dims), self.other.for_heads(dims))
 
+    def of_vectors(self, query: Tensor, key: Tensor, first: First | None) -> Mask:
+        one, other = (part.of_vectors(query, key, first) for part in (self.one, self.other))
+        if one is self.one and other is self.other:
+            return self
+        return Combined(self.sign, one, other)
+
     def rule(self, grid: Grid) -> Tensor:
         one, other = _structure(self.one, grid), _structure(self.other, grid)
         return one & other if self.sign == "&" else one | other
@@ -198,6 +208,9 @@ class _Not(Mask):
 
     def for_heads(self, dims: int) -> Mask:
         return _Not(self.one.for_heads(dims))
+
+    def of_vectors(self, query: Tensor, key: Tensor, first: First | None) -> Mask:
+        return _Not(self.one.of_vectors(query, key, first))
 
     def rule(self, grid: Grid) -> Tensor:
         return ~_structure(self.one, grid)

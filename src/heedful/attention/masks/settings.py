@@ -1,7 +1,7 @@
 """The masks that recipes can name; they are combined with the masks of the model.
 
-Recipes name only masks that follow from positions. Padding, documents and prefixes depend on the
-batch.
+Recipes name masks that follow from positions, or from queries and keys. Padding, documents and
+prefixes depend on the batch.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from torch import Tensor
 from heedful.attention.masks.algebra import Grid, Mask
 from heedful.attention.masks.grids import axial, neighbourhood
 from heedful.attention.masks.kinds import block, causal, sinks, window
+from heedful.attention.masks.top_blocks import TopBlocks
 from heedful.basics.limits import MOST_POSITIONS
 from heedful.basics.parts import Parts, PartSettings
 
@@ -30,6 +31,8 @@ class MaskSettings(PartSettings):
     """
 
     parts: ClassVar[Parts["MaskSettings"]] = Parts("mask")
+    reads_vectors: ClassVar[bool] = False
+    """Whether the mask follows from products of queries and earlier keys."""
 
     def build(self) -> Mask | None:
         """The mask; None if every query may attend to every key."""
@@ -117,6 +120,23 @@ class NeighbourhoodSettings(MaskSettings):
         return neighbourhood(self.shape, self.radius, shifted=self.shifted)
 
 
+class TopBlocksSettings(MaskSettings):
+    """See :class:`heedful.attention.masks.TopBlocks`; for causal dot-product attention.
+
+    Source: Lu et al. 2025, section 2.2.
+    """
+
+    reads_vectors: ClassVar[bool] = True
+    name: Literal["top-blocks"] = "top-blocks"
+    size: int = Field(64, ge=1, le=MOST_POSITIONS)
+    """Positions of a block."""
+    count: int = Field(8, ge=1, le=MOST_POSITIONS)
+    """The number of blocks that a query selects, its own included."""
+
+    def build(self) -> Mask:
+        return TopBlocks(self.size, self.count)
+
+
 class _Built(MaskSettings):
     """The settings of a mask that a function builds."""
 
@@ -151,6 +171,7 @@ for _kind in (
     BlockSettings,
     AxialSettings,
     NeighbourhoodSettings,
+    TopBlocksSettings,
 ):
     MaskSettings.parts.add(str(_kind.model_fields["name"].default), _kind, _Built)
 
