@@ -123,7 +123,9 @@ def test_texts_of_a_pair_share_what_the_pooling_learns() -> None:
     model = RecurrentTextEncoder(RecurrentEncoderSettings.model_validate(given), 20)
     assert isinstance(model.pooling, StructuredSelfAttention)
     assert isinstance(model.second_pooling, StructuredSelfAttention)
-    assert model.pooling.normalize is model.second_pooling.normalize
+    pairs = zip(model.pooling.parameters(), model.second_pooling.parameters(), strict=True)
+    assert all(one is other for one, other in pairs)
+    assert len(list(model.pooling.parameters())) == 3
 
 
 def test_additive_scores_compare_words_of_two_texts() -> None:
@@ -141,6 +143,7 @@ def test_additive_scores_compare_words_of_two_texts() -> None:
         (ConvolutionalSettings, {"normalizer": "local-monotonic"}, "for recurrent decoders"),
         (DecomposableSettings, {"score": "exp-dot"}, "choose the normalizer plain-sum"),
         (RecurrentEncoderSettings, {"normalizer": "hard"}, "passes no gradient"),
+        (RecurrentEncoderSettings, {"heads": 2}, "attention.heads is for pooling = 'latents'"),
         (HierarchicalSettings, {"normalizer": "plain-sum"}, "not negative"),
         (HierarchicalSettings, {"score": "dot"}, "Extra inputs"),
     ],
@@ -150,3 +153,36 @@ def test_what_has_no_meaning_is_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=message):
         settings.model_validate({"attention": attention})
+
+
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        ({"positions": "alibi"}, "learned queries have no positions"),
+        ({"mask": "window"}, "learned queries have no positions"),
+        ({"heads": 3}, "hidden_size 16 is not a multiple of heads 3"),
+        ({"normalizer": "plain-sum"}, "choose the score exp-dot"),
+    ],
+)
+def test_what_learned_queries_cannot_have_is_refused(
+    attention: dict[str, Any], message: str
+) -> None:
+    given = {"pooling": "latents", "hidden_size": 8, "attention": attention}
+    with pytest.raises(ValidationError, match=message):
+        RecurrentEncoderSettings.model_validate(given)
+
+
+def test_learned_queries_have_every_part() -> None:
+    attention = {"heads": 2, "score": "additive", "normalizer": "entmax15", "gate": "head"}
+    given = {**WORDS, "hidden_size": 8, "pooling": "latents", "hops": 3, "attention": attention}
+    model = RecurrentTextEncoder(RecurrentEncoderSettings.model_validate(given), 20)
+    assert model.attention_axes() == {"pooling.attention": ("hops", "text")}
+    with watch(model, keep_gradients=True) as seen:
+        pooled = model(sequences_of([[7, 8, 6, 10], [5]])).pooled
+    pooled.square().sum().backward()
+    assert pooled.shape == (2, 3 * 16)
+    weights = seen["pooling.attention"][0]
+    assert weights.shape == (2, 2, 3, 6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 3))
+    assert not weights[..., 0].any()  # BEGIN
+    assert model.pooling.latents.grad.abs().sum() > 0

@@ -1,14 +1,20 @@
 """Masks and attention on grids, and sinks, against loops over places."""
 
 import itertools
+import math
+import random
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import heedful
 from heedful.attention import AxialAttention, MultiHeadAttention, dot, masks, positions, watch
 from heedful.attention.masks import MaskSettings
 from heedful.attention.mechanism import FusedForm
+from heedful.runs.opening import open_run
 
 SHAPES = [(3, 4), (2, 3, 4), (5,), (7, 2)]
 TIGHT = {"rtol": 1e-9, "atol": 1e-11}
@@ -204,3 +210,47 @@ def test_recipes_name_them(table: dict[str, object], mask: masks.Mask) -> None:
     built = MaskSettings.model_validate(table).build()
     assert built is not None
     assert dense(built, 6) == dense(mask, 6)
+
+
+ABOVE = {"name": "neighbourhood", "shape": [4, 6], "radius": 1}
+COLUMN = {"name": "axial", "shape": [4, 6], "axis": 0}
+ROW = {"name": "axial", "shape": [4, 6], "axis": 1}
+
+
+@pytest.mark.parametrize(("moved", "sees", "blind"), [(0, ABOVE, COLUMN), (1, COLUMN, ROW)])
+def test_a_recipe_learns_grids(
+    moved: int, sees: dict[str, object], blind: dict[str, object], tmp_path: Path
+) -> None:
+    """Each row repeats the one above, moved to the right. A query predicts the next cell."""
+    chance = random.Random(1)
+    grids = []
+    for _ in range(400):
+        rows = ["".join(chance.choices("abcd", k=5))]
+        for _ in range(3):
+            rows.append(("a" * moved + rows[-1])[:5])
+        grids.append("\n".join(rows))
+    (tmp_path / "grids.txt").write_text("\n\n".join(grids))
+
+    def loss(mask: dict[str, object]) -> float:
+        run = tmp_path / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        recipe = {
+            "task": "language-model",
+            "context": 24,  # 4 rows of 5 cells, a symbol before each
+            "windows": "aligned",
+            "samples": 0,
+            "data": {"train": "grids.txt", "validation_share": 0.1},
+            "tokeniser": {"kind": "characters"},
+            "model": {"layers": 1, "hidden_size": 24, "heads": 2, "dropout": 0.0,
+                      "attention_dropout": 0.0, "attention": {"mask": mask}},
+            "training": {"max_steps": 150, "batch_tokens": 480, "learning_rate": 0.03,
+                         "warmup_steps": 20, "precision": "float32", "device": "cpu",
+                         "threads": 1},
+        }  # fmt: skip
+        assert heedful.train(recipe, run, data=tmp_path)
+        return float((open_run(run).result or {})["validation"]["loss"])
+
+    # ln 4 for each cell that cannot be known: of the first row, and below it if nothing is seen.
+    hidden = 5 + sum(5 - moved * row for row in (1, 2, 3))
+    assert loss(blind) > 0.95 * hidden / 24 * math.log(4)
+    assert loss(sees) < 0.6 * hidden / 24 * math.log(4)

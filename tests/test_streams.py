@@ -55,6 +55,15 @@ def test_an_epoch_predicts_every_token_once(
         assert pairs == wanted
 
 
+def test_aligned_windows_are_documents_of_one_length(tmp_path: Path) -> None:
+    grids = [list(range(10 * number, 10 * number + 5)) for number in range(1, 8)]
+    write_stream(grids, tmp_path / "s", 100)
+    batches = WindowBatches(Stream(tmp_path / "s"), 6, 3, aligned=True)
+    for epoch in range(3):
+        rows = [row for _, batch in epoch_of(batches, epoch) for row in batch.tokens.tolist()]
+        assert sorted(rows) == [[END, *grid] for grid in grids]
+
+
 def test_going_on_from_a_position_gives_what_would_have_followed(tmp_path: Path) -> None:
     write_stream([list(range(4, 60)), list(range(60, 99))], tmp_path / "s", 100)
     batches = WindowBatches(Stream(tmp_path / "s"), 7, 3)

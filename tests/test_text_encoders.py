@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from heedful.attention import watch
+from heedful.attention import MultiHeadAttention, watch
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.models import (
     EncoderSettings,
@@ -129,13 +129,15 @@ def test_a_recurrent_language_model_keeps_to_its_contract() -> None:
 
 # Recurrent encoders with pooling
 
-POOLINGS = ("structured", "mean", "max", "last")
+POOLINGS = ("structured", "latents", "mean", "max", "last")
 
 
 def encoder_of(**given: object) -> RecurrentTextEncoder:
     torch.manual_seed(2)
     shape = {"hidden_size": 3, "embedding_size": 5, "hops": 2, "attention_size": 4, "dropout": 0.0}
-    settings = RecurrentEncoderSettings(**{**shape, **given})
+    if given.get("pooling") == "latents":
+        shape["attention"] = {"heads": 3}
+    settings = RecurrentEncoderSettings.model_validate({**shape, **given})
     encoder = RecurrentTextEncoder(settings, VOCABULARY).double().eval()
     blur(encoder)
     return encoder
@@ -147,7 +149,25 @@ def plain_pooling(encoder: RecurrentTextEncoder, states: Tensor, last: Tensor) -
     if kind == "structured":
         scores = encoder.pooling.W_s2 @ torch.tanh(encoder.pooling.W_s1 @ states.T)
         return (torch.softmax(scores, 1) @ states).flatten()
+    if kind == "latents":
+        return attention_of_latents(encoder.pooling.attention, encoder.pooling.latents, states)
     return {"mean": states.mean(0), "max": states.max(0).values, "last": last}[kind]
+
+
+def attention_of_latents(layer: MultiHeadAttention, latents: Tensor, states: Tensor) -> Tensor:
+    """Three heads of every latent over ``states [T, D]``, one number at a time."""
+    rows, width = [], states.shape[1] // 3
+    for latent in latents:
+        contexts = []
+        for head in range(3):
+            own = slice(head * width, (head + 1) * width)
+            query = layer.query_projection(latent)[own]
+            scores = [query @ layer.key_projection(state)[own] / width**0.5 for state in states]
+            weights = torch.stack(scores).softmax(0)
+            values = [layer.value_projection(state)[own] for state in states]
+            contexts.append(sum(a * value for a, value in zip(weights, values, strict=True)))
+        rows.append(layer.output_projection(torch.cat(contexts)))
+    return torch.cat(rows)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

@@ -116,23 +116,25 @@ class WindowBatches:
     """Batches of windows of ``context`` tokens, in an order that depends on (seed, epoch) only.
 
     An epoch predicts every token of the stream once. The first window has a random length, so that
-    windows begin at different tokens in every epoch.
+    windows begin at different tokens in every epoch, unless they are aligned.
 
     Args:
         stream: the stream.
         context: T, tokens in a window.
         rows: number of windows in a batch.
+        aligned: whether windows begin at multiples of T.
 
     Raises:
         UserError: the stream is empty.
     """
 
-    def __init__(self, stream: Stream, context: int, rows: int) -> None:
+    def __init__(self, stream: Stream, context: int, rows: int, *, aligned: bool = False) -> None:
         if not stream.tokens:
             raise UserError(f"{stream.folder}: there is no text to train on")
         if min(context, rows) < 1:
             raise ValueError(f"context={context} and rows={rows} must be at least 1")
         self.stream, self.context, self.rows = stream, context, rows
+        self.aligned = aligned
 
     def batches(
         self, position: Position, rank: Rank = SINGLE
@@ -149,8 +151,8 @@ class WindowBatches:
         """The windows of each batch, and the start of the second window of the epoch."""
         seed, epoch, index = position
         while True:
-            first = 1 + int(mix(np.zeros(1, np.uint64), f"{seed} {epoch}")[0] % self.context)
-            first = min(first, self.stream.tokens)
+            drawn = 1 + int(mix(np.zeros(1, np.uint64), f"{seed} {epoch}")[0] % self.context)
+            first = min(self.context if self.aligned else drawn, self.stream.tokens)
             windows = 1 + -(-(self.stream.tokens - first) // self.context)
             batches = -(-windows // self.rows)
             if not 0 <= index < batches:

@@ -3,17 +3,20 @@
 Lin et al. 2017, "A Structured Self-Attentive Sentence Embedding", section 2.1: bidirectional LSTM,
 r hops of attention over its states, and a hidden layer before the output (section 4). Texts of a
 pair that are encoded separately: Conneau et al. 2017, "Supervised Learning of Universal Sentence
-Representations from Natural Language Inference Data", section 3.1.
+Representations from Natural Language Inference Data", section 3.1. Learned queries instead of hops:
+Lee et al. 2019, "Set Transformer", section 3.2.
 Shapes: B batch, L tokens, D width of a token's state, R hops.
 """
 
-from typing import ClassVar, Literal
+import copy
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from heedful.attention import StructuredSelfAttention
+from heedful.attention import LearnedQueries, StructuredSelfAttention
+from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
@@ -23,7 +26,8 @@ from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.text_spans import both_texts, text_mask
 
-Pooling = Literal["structured", "mean", "max", "last"]
+Pooling = Literal["structured", "latents", "mean", "max", "last"]
+_Attentive = StructuredSelfAttention | LearnedQueries
 
 
 class RecurrentEncoderSettings(EncoderSettings):
@@ -44,10 +48,10 @@ class RecurrentEncoderSettings(EncoderSettings):
     embedding_size: int = Field(100, ge=1, le=MOST_WIDTH)
     bidirectional: bool = True
     pooling: Pooling = "structured"
-    """How a text's states are pooled: by attention, their mean or maximum, or the last state of
-    each direction."""
+    """How a text's states are pooled: by structured attention, attention of learned queries, their
+    mean or maximum, or the last state of each direction."""
     hops: int = Field(10, ge=1, le=MOST_WIDTH)
-    """Number of hops r of structured pooling."""
+    """Number of hops r of structured pooling, or of learned queries."""
     attention_size: int = Field(150, ge=1, le=MOST_WIDTH)
     """Hidden width d_a of structured pooling."""
     pooled_layer_size: int = Field(0, ge=0, le=MOST_WIDTH)
@@ -59,7 +63,36 @@ class RecurrentEncoderSettings(EncoderSettings):
     become (u, v, |u − v|, u ∘ v) ("apart"); the latter accepts only pairs."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
-    attention: PoolingAttentionSettings = PoolingAttentionSettings()
+    attention: AttentionSettings = AttentionSettings()
+    """That of the learned queries; structured pooling has a normalizer only."""
+
+    @model_validator(mode="after")
+    def _attention_fits(self) -> Self:
+        learned = self.pooling == "latents"
+        refused = ("positions", "mask") if learned else AttentionSettings.model_fields
+        for key in self.attention.given():
+            if key in refused and key != "normalizer":
+                raise ValueError(
+                    f"attention.{key}: learned queries have no positions"
+                    if learned
+                    else f"attention.{key} is for pooling = 'latents'; the pooling "
+                    f"'{self.pooling}' has no {key} to choose"
+                )
+        if learned:
+            self.attention.check(self.state_size, "cross")
+        else:
+            self.normalizer()
+        return self
+
+    @property
+    def state_size(self) -> int:
+        """Width of a token's state."""
+        return self.hidden_size * (2 if self.bidirectional else 1)
+
+    def normalizer(self) -> PoolingAttentionSettings:
+        """The attention of structured pooling."""
+        given = self.attention.normalizer
+        return PoolingAttentionSettings(**({} if given is None else {"normalizer": given}))
 
     @property
     def needs_pairs(self) -> bool:
@@ -73,7 +106,7 @@ class RecurrentEncoderSettings(EncoderSettings):
 class RecurrentTextEncoder(TextEncoder):
     """The encoder. BEGIN and the ENDs are encoded, but not pooled.
 
-    The pooled vector of an empty text is zero (except for "last").
+    The pooled vector of an empty text is zero (except for "last" and "latents").
 
     Args:
         settings: sizes and options.
@@ -106,12 +139,9 @@ class RecurrentTextEncoder(TextEncoder):
         width = self.recurrent.output_dim
         self.needs_pairs = settings.pairs == "apart"
         self.dim = None if self.needs_pairs else width
-        self.pooling: StructuredSelfAttention | None = None
-        self.second_pooling: StructuredSelfAttention | None = None
-        if settings.pooling == "structured":
-            self.pooling = StructuredSelfAttention(
-                width, settings.attention_size, settings.hops, settings.attention.build()
-            )
+        self.pooling = _pooling(settings)
+        self.second_pooling: _Attentive | None = None
+        if self.pooling is not None:
             width *= settings.hops
             if self.needs_pairs:
                 self.second_pooling = _sharing(self.pooling)
@@ -148,11 +178,11 @@ class RecurrentTextEncoder(TextEncoder):
         return torch.cat([u, v, (u - v).abs(), u * v], -1)
 
     def _pool(
-        self, pooling: StructuredSelfAttention | None, states: Tensor, last: Tensor, there: Tensor
+        self, pooling: _Attentive | None, states: Tensor, last: Tensor, there: Tensor
     ) -> Tensor:
         """One vector per row from the ``states [B, L, D]`` selected by ``there [B, L]``."""
         if pooling is not None:
-            hops: Tensor = pooling(states, there.unsqueeze(1))
+            hops: Tensor = pooling(states, mask=there.unsqueeze(1))
             return hops.flatten(1)
         if self.settings.pooling == "last":
             return last
@@ -167,12 +197,16 @@ class RecurrentTextEncoder(TextEncoder):
         return pooled if self.hidden is None else torch.relu(self.hidden(self.drop(pooled)))
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        """``pooling`` from "hops" to "text"; for separate texts, two, to "first" and "second"."""
+        """The pooling, from "hops" to "text"; for separate texts, two, to "first" and "second"."""
         if self.pooling is None:
             return {}
+        inside = ".attention" if isinstance(self.pooling, LearnedQueries) else ""
         if self.second_pooling is None:
-            return {"pooling": ("hops", "text")}
-        return {"pooling": ("hops", "first"), "second_pooling": ("hops", "second")}
+            return {f"pooling{inside}": ("hops", "text")}
+        return {
+            f"pooling{inside}": ("hops", "first"),
+            f"second_pooling{inside}": ("hops", "second"),
+        }
 
     def depth(self, name: str) -> int:
         """0 for the embedding, n + 1 for layer n; pooling is one deeper than the last layer."""
@@ -181,12 +215,22 @@ class RecurrentTextEncoder(TextEncoder):
         return 0 if name.startswith("tokens.") else self.settings.layers + 1
 
 
-def _sharing(pooling: StructuredSelfAttention) -> StructuredSelfAttention:
+def _pooling(settings: RecurrentEncoderSettings) -> _Attentive | None:
+    """The pooling, if it is by attention."""
+    width, hops = settings.state_size, settings.hops
+    if settings.pooling == "structured":
+        return StructuredSelfAttention(
+            width, settings.attention_size, hops, settings.normalizer().build()
+        )
+    if settings.pooling == "latents":
+        return LearnedQueries(settings.attention.build(width, "cross"), hops, width)
+    return None
+
+
+def _sharing(pooling: _Attentive) -> _Attentive:
     """Another module with the same parameters, whose weights can be watched separately."""
-    hops, hidden_dim = pooling.W_s2.shape
-    other = StructuredSelfAttention(pooling.dim, hidden_dim, hops, pooling.normalize)
-    other.W_s1, other.W_s2 = pooling.W_s1, pooling.W_s2
-    return other
+    # A deep copy that is told that it has copied the parameters already.
+    return copy.deepcopy(pooling, {id(part): part for part in pooling.parameters()})
 
 
 register_model(RecurrentEncoderSettings, RecurrentTextEncoder)

@@ -29,6 +29,7 @@ def build_part(name: str, recipe: LanguageRecipe, training: Training) -> Languag
         Stream(run.set_folder(name) / "train"),
         recipe.context,
         max(1, settings.batch_tokens // recipe.context),
+        aligned=recipe.windows == "aligned",
     )
     return LanguageTask(
         model,

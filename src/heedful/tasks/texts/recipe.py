@@ -350,6 +350,8 @@ class LanguageRecipe(TextRecipe):
     model: SerializeAsAny[LanguageSettings]
     context: int = Field(128, ge=2, le=MOST_POSITIONS)
     """Tokens of a training window; also the default of ``model.max_length``."""
+    windows: Literal["shifted", "aligned"] = "shifted"
+    """Where training windows begin: elsewhere in every epoch, or at multiples of ``context``."""
     samples: int = Field(1, ge=0)
     """Number of texts generated at each validation."""
     training: LanguageTraining = LanguageTraining()
