@@ -29,7 +29,7 @@ NUMERICAL = [
     "attention_in_recipes",
     "attention_of_one_head",
     "copying_model",
-    "copying_model",
+    "pointing_model",
     "recurrent_mechanisms",
     "additive_kernels",
     "aligner",

@@ -14,8 +14,7 @@ part of h_t here. Label smoothing is that of any other model: ``(1 − ε)`` on 
 Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +26,9 @@ from heedful.attention.watching import Watchable
 from heedful.layers.caches import LayerCaches
 from heedful.layers.source_memories import SourceMemories
 from heedful.models.pairs import Source
+from heedful.models.pointing import PointingState, PointingTransformer
 from heedful.models.registry import register_model
-from heedful.models.transformer import Transformer, TransformerSettings, TransformerState
+from heedful.models.transformer import Transformer, TransformerSettings
 
 _CHUNK = 512
 """Positions whose probabilities ``[.., V]`` are computed, and kept, at the same time."""
@@ -162,20 +162,6 @@ def _losses(
     return ((1 - smoothing) * exact + smoothing * everywhere).sum(), exact.detach()
 
 
-@dataclass
-class CopyingState(TransformerState):
-    """The state of the Transformer, and what is copied from, one row for each hypothesis."""
-
-    parts: tuple[Tensor, ...]
-    """Projected keys and encoder states ``[N, S, D]``, mask ``[N, 1, S]``, tokens ``[N, S]``."""
-
-    def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]``, in this order."""
-        chosen = super().select(rows)
-        parts = tuple(part.index_select(0, rows) for part in self.parts)
-        return replace(chosen, parts=parts)
-
-
 class CopyingTransformer(Transformer):
     """A Transformer with the mixture as output.
 
@@ -273,13 +259,13 @@ class CopyingTransformer(Transformer):
         )
         return found
 
-    def start(self, source: Source, *, in_place: bool = False) -> CopyingState:
+    def start(self, source: Source, *, in_place: bool = False) -> PointingState:
         caches = LayerCaches(len(self.decoder), len(source.lengths))
         encoded, mask = self.read_source(source)
         sources = SourceMemories(self.memories(encoded), source.lengths)
-        return CopyingState(caches, sources, self._parts(source, encoded, mask))
+        return PointingState(caches, sources, self._parts(source, encoded, mask))
 
-    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, CopyingState]:
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, PointingState]:
         states, after = self.advance(tokens, state)
         copied = self._copied(states.unsqueeze(1), state.parts)
         one = Copied(*(part.squeeze(1) for part in copied))
@@ -293,8 +279,8 @@ def build_transformer(
     settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
 ) -> Transformer:
     """The Transformer of the settings, with or without copying."""
-    kind = CopyingTransformer if settings.copy_source else Transformer
-    return kind(settings, source_vocabulary, target_vocabulary)
+    kinds = {False: Transformer, True: CopyingTransformer, "only": PointingTransformer}
+    return kinds[settings.copy_source](settings, source_vocabulary, target_vocabulary)
 
 
 register_model(TransformerSettings, build_transformer)

@@ -76,12 +76,13 @@ class TransformerSettings(PairSettings):
     decoder_ffn_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
     decoder_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
     attention: PairAttentionSettings = PairAttentionSettings()
-    copy_source: bool = False
-    """Whether tokens of the source can be copied; see :mod:`heedful.models.copying`."""
+    copy_source: Literal[False, True, "only"] = False
+    """Whether tokens of the source can be copied (:mod:`heedful.models.copying`), or are the only
+    outputs (:mod:`heedful.models.pointing`)."""
 
     @property
     def needs_one_vocabulary(self) -> bool:
-        return self.copy_source or super().needs_one_vocabulary
+        return bool(self.copy_source) or super().needs_one_vocabulary
 
     @model_validator(mode="before")
     @classmethod
@@ -100,6 +101,11 @@ class TransformerSettings(PairSettings):
                 raise ValueError(
                     f"hidden_size {self.hidden_size} is not a multiple of heads {heads}"
                 )
+        if self.copy_source == "only" and self.tied_embeddings == "none":
+            raise ValueError(
+                "copy_source = 'only' has no output matrix that could be of its own: set "
+                "tied_embeddings = 'all' or 'output'"
+            )
         for part, role in _ROLES.items():
             check_layers(self.attention_of(part), self.hidden_size, role, self.max_length)
         return self

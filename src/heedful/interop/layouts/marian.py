@@ -115,8 +115,8 @@ def refuse_parts(settings: TransformerSettings) -> None:
     """Raise UserError for attention, positions or copying, which exports do not support."""
     if settings.copy_source:
         raise UserError(
-            "model.copy_source = true: exports do not support copying; train with "
-            "--set model.copy_source=false"
+            f"model.copy_source = {str(settings.copy_source).lower()}: exports do not support "
+            "copying; train with --set model.copy_source=false"
         )
     if settings.positions.name not in ("sinusoidal", "learned"):
         raise UserError(
