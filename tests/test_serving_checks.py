@@ -112,7 +112,7 @@ def test_the_page_shows_both(chromium: Any, address: str, theme: str) -> None:
         buttons.first.focus()
         it.page.keyboard.press("Enter")
         assert it.page.inner_text(".heed-target") == MATCH
-        assert it.page.inner_text(".heed-output .heed-detail") == "from the translation memory"
+        assert it.page.inner_text(".heed-score") == "From the translation memory"
         assert buttons.first.get_attribute("aria-pressed") == "true"
         assert it.page.locator("[aria-pressed=true]").count() == 1
         it.page.wait_for_selector("text=The checks found nothing.")

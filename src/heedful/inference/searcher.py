@@ -100,6 +100,8 @@ class Searcher:
         self._known_words: KnownWords | None = None
         self.memory: Memory | None = None
         """The translation memory that the server uses; the methods here do not."""
+        self.examples: tuple[str, ...] = ()
+        """Sources that the page offers as examples."""
         if len(self.rules) != len(self.models or [engine]):
             raise ValueError(f"{len(self.rules)} rules for {len(self.models)} models")
         self.notify = notify

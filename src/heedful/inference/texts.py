@@ -145,10 +145,10 @@ def _joined(cut: SplitText, chosen: Sequence[Translation], exponent: float) -> T
     total = sum(one.log_probability for one in chosen)
     length = sum(len(one.tokens) + 1 for one in chosen)  # END counts
     texts = [one_line(one.text) for one in chosen]
-    gaps = _gaps(cut, texts)
+    between = gaps(cut, texts)
     return Translation(
         source=cut.text,
-        text="".join(gap + text for gap, text in zip(gaps, texts, strict=True)) + cut.after,
+        text="".join(gap + text for gap, text in zip(between, texts, strict=True)) + cut.after,
         score=total / length_penalty(float(length), exponent),
         log_probability=total,
         tokens=tuple(token for one in chosen for token in one.tokens),
@@ -156,19 +156,19 @@ def _joined(cut: SplitText, chosen: Sequence[Translation], exponent: float) -> T
     )
 
 
-def _gaps(cut: SplitText, texts: Sequence[str]) -> list[str]:
+def gaps(cut: SplitText, texts: Sequence[str]) -> list[str]:
     """The white space before each part's translation, which is that before the part.
 
     A space is added after a sentence if the source has none, as in scripts without spaces. Parts
     that were cut inside a word are joined without a space.
     """
-    gaps = []
+    found = []
     for place, part in enumerate(cut.parts):
         missing = bool(place) and not part.before and bool(_NEEDS_SPACE.search(texts[place - 1]))
         source_before = cut.parts[place - 1].text if place else ""
         unspaced = _UNSPACED_END.search(source_before) or _UNSPACED.match(part.text)
-        gaps.append(" " if missing and unspaced else part.before)
-    return gaps
+        found.append(" " if missing and unspaced else part.before)
+    return found
 
 
 def _alignment(
@@ -179,5 +179,5 @@ def _alignment(
         return None
     sources = word_starts([part.before for part in cut.parts], [part.text for part in cut.parts])
     texts = [one_line(one.text) for one in translations]
-    targets = word_starts(_gaps(cut, texts), texts)
+    targets = word_starts(gaps(cut, texts), texts)
     return WordAlignment.joined(own, sources, targets, threshold)

@@ -271,6 +271,10 @@ class ModelsByLanguage(Protocol):
         """The model for two served languages; other pairs raise an error."""
         ...
 
+    def choose(self, name: str | None) -> Any:
+        """The model with a name; unknown names raise an error."""
+        ...
+
 
 class Server(Protocol):
     """The part of a server that contracts use."""

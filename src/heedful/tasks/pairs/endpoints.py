@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictStr
 
 from heedful.basics.errors import UserError
 from heedful.data.protected.known import KnownSpans
-from heedful.inference.texts import SplitText, one_line
+from heedful.inference.texts import SplitText, gaps, one_line
 from heedful.inference.translation import Translation
 from heedful.tasks.endpoints import (
     Endpoint,
@@ -45,6 +45,7 @@ class TranslateRequest(ModelRequest):
     keep_unknown: StrictBool = False
     matches: StrictBool = False
     checks: StrictBool = False
+    rows: StrictBool = False
 
 
 class TranslateResponse(BaseModel):
@@ -104,19 +105,25 @@ class Translate(Endpoint[TranslateRequest]):
         options = _options(model, request, limits)
         alignments = request.alignments and translator.aligns
 
+        parts = _Parts(len(texts))
+
         def finish(found: list[Translation]) -> dict[str, Any]:
             weights = sum(one.alignment.size for one in found if one.alignment is not None)
             if weights * _BYTES_A_WEIGHT > limits.answer:
                 raise too_large(limits.answer, _HINT)
             shown = [_with_extras(model.predictor, request, one) for one in found]
+            if request.rows:
+                parts.add_rows(shown, translator, request)
             return {"model": model.name, "translations": shown}
 
         if request.prefix is None:
             # Alternatives and alignments are those of the model.
-            uses = request.memory and request.nbest == 1 and not alignments
+            model_only = request.nbest > 1 or alignments or request.rows
+            uses = request.memory and not model_only
             matches = Matches(translator.memory if uses else None, texts, options.length_penalty)
             known = _unknown_names(translator, matches.rest, request)
-            search = Search(matches.rest, options, alignments, request.sentences, known=known)
+            own = (matches.rest, options, alignments, request.sentences)
+            search = Search(*own, parts.add if request.rows else None, known)
             return Work(
                 lambda found: finish(matches.joined(found)),
                 search=search,
@@ -127,6 +134,8 @@ class Translate(Endpoint[TranslateRequest]):
             raise UserError("prefix is the beginning of one translation; send one text")
         require_one_line(texts[0], "a prefix is the beginning of the translation")
         prefix = request.prefix
+        if request.rows:
+            raise UserError("rows are of whole texts; a text with prefix is not split")
 
         known = _unknown_names(translator, texts, request)
         if known is not None:
@@ -153,8 +162,8 @@ class TranslateStream(Endpoint[StreamRequest]):
     def texts(self, request: StreamRequest) -> list[str]:
         if request.prefix is not None:
             raise UserError("prefix needs /api/translate, because a text with prefix is not split")
-        if request.matches or request.checks:
-            raise UserError("matches and checks need /api/translate: they are of whole texts")
+        if request.matches or request.checks or request.rows:
+            raise UserError("matches, checks and rows need /api/translate: they are of whole texts")
         return as_list(request.text)
 
     def work(self, model: Model, request: StreamRequest, limits: Limits, on_line: OnLine) -> Work:
@@ -242,6 +251,58 @@ def to_json(one: Translation) -> dict[str, Any]:
         ]
     shown["parts"], shown["at_limit"] = one.parts, one.at_limit
     return shown
+
+
+class _Parts:
+    """The parts of the texts of a request, each with its own translation.
+
+    Args:
+        count: the number of texts.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._cuts: list[SplitText | None] = [None] * count
+        self._found: list[dict[int, Translation]] = [{} for _ in range(count)]
+
+    def add(self, text: int, part: int, cut: SplitText, translation: Translation) -> None:
+        """Keep a part's translation."""
+        self._cuts[text] = cut
+        self._found[text][part] = translation
+
+    def add_rows(
+        self, shown: list[dict[str, Any]], translator: Any, request: TranslateRequest
+    ) -> None:
+        """Add the parts to the results of the texts."""
+        for text, one in enumerate(shown):
+            one |= self._shown(text, translator, request)
+            one.pop("soft", None)  # in the rows
+
+    def _shown(self, text: int, translator: Any, request: TranslateRequest) -> dict[str, Any]:
+        """``rows``, each with the white space before it (``gap``), and the space ``after``."""
+        cut = self._cuts[text]
+        if cut is None:  # nothing to translate
+            return {"rows": [], "after": ""}
+        found = [one for _, one in sorted(self._found[text].items())]
+        between = gaps(cut, [one_line(one.text) for one in found])
+        rows = [
+            {
+                **_with_extras(translator, request, one),
+                "text": one_line(one.text),
+                "gap": gap,
+                "unknown": _unknown_share(translator, one.source),
+            }
+            for one, gap in zip(found, between, strict=True)
+        ]
+        return {"rows": rows, "after": cut.after}
+
+
+def _unknown_share(translator: Any, text: str) -> float:
+    """The share of the tokens of a source that are single bytes: of characters that the vocabulary
+    does not have."""
+    tokeniser = translator.tokenisers.source
+    pieces: list[str] = tokeniser.pieces(tokeniser.encode(text))
+    found = sum(piece.startswith("<0x") for piece in pieces)
+    return round(found / max(1, len(pieces)), 3)
 
 
 def _with_extras(translator: Any, request: TranslateRequest, one: Translation) -> dict[str, Any]:

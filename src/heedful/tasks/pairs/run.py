@@ -21,6 +21,7 @@ from heedful.tasks.pairs.recipe import PairRecipe
 
 MEMORY = "memory.jsonl"
 """The file of a run's translation memory. It may grow, so that it is not sealed."""
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,17 @@ class PairRun(Run):
         if not all(isinstance(text, str) for pair in pairs for text in pair):
             raise no_examples(self.path / name)
         return pairs
+
+
+def examples_of(folder: Path) -> tuple[str, ...]:
+    """Up to three short sources of the validation pairs, as examples; none without such pairs."""
+    try:
+        pairs = open_pair_run(folder).pairs("validation")
+    except UserError:
+        return ()
+    short = [source for source, _ in pairs if 20 <= len(source) <= 90 and "\n" not in source]
+    step = max(1, len(short) // _EXAMPLES)
+    return tuple(dict.fromkeys(short[::step]))[:_EXAMPLES]
 
 
 def load_memory(folder: Path) -> Memory | None:

@@ -162,6 +162,7 @@ class PairSpec(TaskSpec):
             "vocabulary": {"source": sides.source.size, "target": sides.target.size},
             "max_tokens": predictor.max_length - 1,
             "aligns": predictor.aligns,
+            "examples": list(predictor.examples),
             # An export has no model.
             "maps": maps_of(models[0]) if models else [],
         }

@@ -55,6 +55,8 @@ class FileRequest(BaseModel):
     target: StrictStr
     source_column: Column | None = None
     target_column: Column | None = None
+    model: StrictStr | None = None
+    """The name of a run, if several translate between these languages."""
 
 
 class FileAnswer(BaseModel):
@@ -102,11 +104,20 @@ class FileRoutes:
         if source is None:
             [found] = await self._texts.sources([words], target)
             source, answer["detectedLanguage"] = found.language, found.model_dump()
-        [[data]] = await self._texts.translate_documents([document], [source], target, search)
+        texts = self._texts
+        if request.model is not None:
+            texts = ServedTexts(self._server, self._of_pair(request.model, source, target))
+        [[data]] = await texts.translate_documents([document], [source], target, search)
         media_type = _MEDIA_TYPES.get(ending, "application/octet-stream")
         file = Download(f"translation.{target}{ending}", data, media_type)
         name = self._kept.add(file, ending)
         return {"translatedFileUrl": f"{upload.address}download_file/{name}", **answer}
+
+    def _of_pair(self, name: str, source: str, target: str) -> Any:
+        model = self._server.models.choose(name)
+        if (model.source, model.target) != (source, target):
+            raise UserError(f"the model {model.name} does not translate {source} to {target}")
+        return model
 
     async def download_file(self, request: dict[str, str], search: SearchAll) -> Download | None:
         """A translated file; it is deleted after some time."""

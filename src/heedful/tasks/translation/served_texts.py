@@ -90,10 +90,12 @@ class ServedTexts:
 
     Args:
         server: the server.
+        model: the model for its pair of languages, instead of the first one for them.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, model: Model | None = None) -> None:
         self._server, self._models = server, server.models
+        self._own = model
         self._detector = Detector(server.models.codes)
 
     async def detect(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
@@ -115,6 +117,14 @@ class ServedTexts:
             UserError: there is none, or the detector supports none of the served languages.
         """
         return [Detected.of(*self._likeliest(one, target)) for one in await self.detect(texts)]
+
+    def _model(self, source: str, target: str) -> Model:
+        """The model for a pair of languages."""
+        own = self._own
+        if own is not None and (own.source, own.target) == (source, target):
+            return own
+        model: Model = self._models.of_pair(source, target)
+        return model
 
     def _likeliest(self, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
         sources = self._models.sources(target)
@@ -151,7 +161,7 @@ class ServedTexts:
         found: dict[int, Translation] = {}
         if target in places and (target, target) not in self._models.pairs:
             found |= {i: Translation(texts[i], texts[i]) for i in places.pop(target)}
-        models = [self._models.of_pair(source, target) for source in places]
+        models = [self._model(source, target) for source in places]
         lookups = await asyncio.to_thread(
             lambda: [
                 _Lookup(
@@ -230,7 +240,7 @@ class ServedTexts:
         """A document with the branches of ICU messages as segments, if the model keeps them."""
         if (source, target) not in self._models.pairs:
             return document
-        translator = self._models.of_pair(source, target).predictor
+        translator = self._model(source, target).predictor
         memory = translator.memory if use_memory else None
         return with_branches(document, translator.protection.rules, memory)
 

@@ -56,11 +56,12 @@ class TextToTextSpec(PairSpec):
     def load_to_serve(
         self, run: Path, head: str | None, with_engine: Callable[..., Any], **how: Any
     ) -> Any:
-        from heedful.tasks.pairs.run import load_memory
+        from heedful.tasks.pairs.run import examples_of, load_memory
 
         translator = with_engine([run], model=True, **how)
         translator.notify = lambda text: None
         translator.memory = load_memory(run)
+        translator.examples = examples_of(run)
         translator.translate(["."])  # warm up, so that the first request is fast
         return translator
 

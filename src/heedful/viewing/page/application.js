@@ -155,7 +155,9 @@ async function firstPanel(page, panels) {
  */
 function makeTabs(panels, open) {
   const tabs = element("div", { class: "heed-tabs", role: "tablist", "aria-label": "Panels" });
+  const firstView = panels.find(({ hasInput }) => !hasInput)?.name;
   for (const { name, title } of panels) {
+    if (name === firstView && panels[0].name !== name) tabs.append(element("span", { class: "heed-inside", "aria-hidden": "true" }, "Look inside"));
     tabs.append(element("button", { type: "button", role: "tab", "data-panel": name, onclick: () => open(name) }, title));
   }
   rovingTabindex(tabs, "[role=tab]", () => 1, (tab) => tab.click());

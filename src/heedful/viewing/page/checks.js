@@ -15,19 +15,15 @@ export class Checks {
   }
 
   /**
-   * List findings, and mark their words.
+   * List findings.
    * @param {Finding[] | undefined} findings undefined if the translation has not been checked
    * @param {string} source
    * @param {string} target
-   * @param {import("./linked_texts.js").LinkedTexts} linked shows both texts
    */
-  show(findings, source, target, linked) {
+  show(findings, source, target) {
     this.section.hidden = !findings || !target;
     this.none.hidden = !!findings?.length;
     this.list.replaceChildren(...(findings ?? []).map((one) => item(one, source, target)));
-    const all = findings ?? [];
-    linked.flag("source", wordsOf(source, all.flatMap((one) => one.source)));
-    linked.flag("target", wordsOf(target, all.flatMap((one) => one.target)));
   }
 }
 
@@ -67,7 +63,7 @@ function parts(where, text, ranges) {
  * @param {string} text
  * @param {[number, number][]} ranges
  */
-function wordsOf(text, ranges) {
+export function wordsOf(text, ranges) {
   const offsets = [0];
   for (const character of text) offsets.push(offsets[offsets.length - 1] + character.length);
   const found = ranges.map(([start, end]) => [offsets[start], offsets[end]]);

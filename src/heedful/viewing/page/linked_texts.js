@@ -1,6 +1,8 @@
-// A source text and its translation as words; pointing at a word highlights the aligned words on the other side.
+// A source text and its translation as words; pointing at a word highlights the linked words on the other side.
 
 import { element, rovingTabindex } from "./elements.js";
+
+/** @typedef {"source" | "target"} TextSide */
 
 /**
  * Split a text into words and the white space before them.
@@ -24,16 +26,17 @@ export function splitWords(text) {
  * @property {[number, number][]} hard pairs of source and target word
  */
 
-/** Two texts with highlighted alignment. */
+/** Two texts with highlighted links. Words are spans, so that the texts can be selected and copied. */
 export class LinkedTexts {
-  /** @param {{source: HTMLElement, target: HTMLElement, opened: (word: number, button: HTMLElement) => void}} places */
+  /** @param {{source: HTMLElement, target: HTMLElement, opened: (word: number, span: HTMLElement) => void}} places */
   constructor(places) {
     this.places = places;
     /** @type {Links} */
     this.links = { soft: null, hard: [] };
-    this.pinned = -1;
-    /** @type {Record<"source" | "target", HTMLElement[]>} */
-    this.buttons = { source: [], target: [] };
+    /** @type {{side: TextSide, word: number}} the word that stays highlighted; −1 for none */
+    this.pinned = { side: "target", word: -1 };
+    /** @type {Record<TextSide, HTMLElement[]>} */
+    this.words = { source: [], target: [] };
     for (const side of /** @type {const} */ (["source", "target"])) {
       const place = places[side];
       rovingTabindex(place, ".heed-word", () => 1);
@@ -41,7 +44,30 @@ export class LinkedTexts {
       place.addEventListener("pointerleave", () => this.highlight(side, -1));
       place.addEventListener("focusin", (event) => this.highlight(side, this.wordOf(side, event)));
       place.addEventListener("focusout", () => this.highlight(side, -1));
+      place.addEventListener("click", (event) => this.clicked(side, event));
+      place.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        this.open(side, this.wordOf(side, event));
+      });
     }
+  }
+
+  /**
+   * A click that selects text is not meant for the word; the second click of a double click selects.
+   * @param {TextSide} side @param {MouseEvent} event
+   */
+  clicked(side, event) {
+    const selection = window.getSelection();
+    if (event.detail > 1 || (selection && !selection.isCollapsed)) return;
+    this.open(side, this.wordOf(side, event));
+  }
+
+  /** @param {TextSide} side @param {number} word */
+  open(side, word) {
+    if (word < 0) return;
+    if (side === "target") this.places.opened(word, this.words.target[word]);
+    else this.pin(this.pinned.side === "source" && this.pinned.word === word ? -1 : word, "source");
   }
 
   /**
@@ -52,52 +78,51 @@ export class LinkedTexts {
    */
   show(source, target, links, forced) {
     this.links = links;
-    this.buttons.source = this.fill("source", source, 0);
-    this.buttons.target = this.fill("target", target, forced);
+    this.pinned = { side: "target", word: -1 };
+    this.words.source = this.fill("source", source, 0);
+    this.words.target = this.fill("target", target, forced);
   }
 
-  /** @param {"source" | "target"} side @param {string} text @param {number} forced */
+  /** @param {TextSide} side @param {string} text @param {number} forced */
   fill(side, text, forced) {
     const words = splitWords(text);
-    const buttons = words.map(({ word, start }, i) => {
+    const spans = words.map(({ word, start }, i) => {
       const isForced = side === "target" && start < forced;
-      return element("button", {
-        type: "button", class: isForced ? "heed-word heed-forced" : "heed-word", tabindex: i ? -1 : 0,
-        "aria-describedby": null, "aria-haspopup": side === "target" ? "menu" : null,
-        onclick: (/** @type {MouseEvent} */ event) => {
-          if (side === "target") this.places.opened(i, /** @type {HTMLElement} */ (event.currentTarget));
-        },
+      return element("span", {
+        role: "button", class: isForced ? "heed-word heed-forced" : "heed-word", tabindex: i ? -1 : 0,
+        "aria-haspopup": side === "target" ? "menu" : null,
       }, word);
     });
     const last = words[words.length - 1];
     const after = last ? text.slice(last.start + last.word.length) : "";
-    this.places[side].replaceChildren(...buttons.flatMap((button, i) => [words[i].before, button]), after);
-    return buttons;
+    this.places[side].replaceChildren(...spans.flatMap((span, i) => [words[i].before, span]), after);
+    return spans;
   }
 
   /**
-   * Mark words as those that something was found in.
-   * @param {"source" | "target"} side
+   * Give words a class, such as those that something was found in.
+   * @param {TextSide} side
    * @param {number[]} words
+   * @param {string} [name]
    */
-  flag(side, words) {
-    this.buttons[side].forEach((button, i) => button.classList.toggle("heed-flagged", words.includes(i)));
+  flag(side, words, name = "heed-flagged") {
+    this.words[side].forEach((span, i) => span.classList.toggle(name, words.includes(i)));
   }
 
-  /** @param {"source" | "target"} side @param {Event} event */
+  /** @param {TextSide} side @param {Event} event */
   wordOf(side, event) {
-    return this.buttons[side].indexOf(/** @type {HTMLElement} */ (event.target));
+    return this.words[side].indexOf(/** @type {HTMLElement} */ (event.target));
   }
 
   /**
    * The weight of each word of the other side for a word, 0 to 1.
-   * @param {"source" | "target"} side
+   * @param {TextSide} side
    * @param {number} word
    * @returns {number[]}
    */
   linkStrengths(side, word) {
     const { soft, hard } = this.links;
-    const other = this.buttons[side === "source" ? "target" : "source"];
+    const other = this.words[side === "source" ? "target" : "source"];
     return other.map((_, i) => {
       const [source, target] = side === "source" ? [word, i] : [i, word];
       if (soft?.length) {
@@ -108,51 +133,69 @@ export class LinkedTexts {
     });
   }
 
-  /** @param {"source" | "target"} side @param {number} word */
+  /** @param {TextSide} side @param {number} word */
   highlight(side, word) {
-    if (word < 0 && this.pinned >= 0) {
-      this.highlight("target", this.pinned);
+    if (word < 0 && this.pinned.word >= 0) {
+      this.mark(this.pinned.side, this.pinned.word);
       return;
     }
+    this.mark(side, word);
+  }
+
+  /** @param {TextSide} side @param {number} word */
+  mark(side, word) {
     const other = side === "source" ? "target" : "source";
-    this.buttons[side].forEach((button, i) => button.classList.toggle("heed-hovered", i === word));
+    this.words[side].forEach((span, i) => {
+      span.classList.toggle("heed-hovered", i === word);
+      unlink(span);
+    });
     const strengths = word < 0 ? [] : this.linkStrengths(side, word);
-    this.buttons[other].forEach((button, i) => {
+    this.words[other].forEach((span, i) => {
       const strength = strengths[i] ?? 0;
       const shown = strength >= 0.04;
-      button.classList.toggle("heed-linked", shown);
-      button.classList.toggle("heed-aligned", shown && this.linked(side, word, i));
-      button.style.setProperty("--strength", shown ? strength.toFixed(3) : "0");
-      if (strength >= 0.1) button.dataset.strength = strength.toFixed(2);
-      else delete button.dataset.strength;
+      span.classList.remove("heed-hovered");
+      span.classList.toggle("heed-linked", shown);
+      span.classList.toggle("heed-aligned", shown && this.linked(side, word, i));
+      span.style.setProperty("--strength", shown ? strength.toFixed(3) : "0");
+      if (strength >= 0.1) span.dataset.strength = strength.toFixed(2);
+      else delete span.dataset.strength;
     });
-    const pointed = this.buttons[side][word];
+    const pointed = this.words[side][word];
     if (pointed) pointed.setAttribute("aria-label", this.described(side, word));
   }
 
   /**
-   * Keep a target word highlighted while something else has the focus; -1 ends this.
+   * Keep a word highlighted while something else has the focus; -1 ends this.
    * @param {number} word
+   * @param {TextSide} [side]
    */
-  pin(word) {
-    this.pinned = word;
-    this.highlight("target", word);
+  pin(word, side = "target") {
+    this.pinned = { side, word };
+    this.mark(side, word);
   }
 
-  /** @param {"source" | "target"} side @param {number} word @param {number} other */
+  /** @param {TextSide} side @param {number} word @param {number} other */
   linked(side, word, other) {
     const [source, target] = side === "source" ? [word, other] : [other, word];
     return this.links.hard.some(([s, t]) => s === source && t === target);
   }
 
-  /** @param {"source" | "target"} side @param {number} word */
+  /** @param {TextSide} side @param {number} word */
   described(side, word) {
-    const other = this.buttons[side === "source" ? "target" : "source"];
-    const aligned = other
-      .map((button, i) => ({ text: button.textContent ?? "", i }))
+    const other = this.words[side === "source" ? "target" : "source"];
+    const linked = other
+      .map((span, i) => ({ text: span.textContent ?? "", i }))
       .filter(({ i }) => this.linked(side, word, i))
       .map(({ text }) => text);
-    const own = this.buttons[side][word].textContent ?? "";
-    return aligned.length ? `${own}, linked with ${aligned.join(", ")}` : own;
+    const span = this.words[side][word];
+    const own = [span.textContent ?? "", ...(span.title ? [span.title] : [])].join(", ");
+    return linked.length ? `${own}, linked with ${linked.join(", ")}` : own;
   }
+}
+
+/** @param {HTMLElement} span */
+function unlink(span) {
+  span.classList.remove("heed-linked", "heed-aligned");
+  span.style.setProperty("--strength", "0");
+  delete span.dataset.strength;
 }

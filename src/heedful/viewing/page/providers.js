@@ -12,6 +12,9 @@ export class RequestError extends Error {
   }
 }
 
+/** The server cannot be reached now. */
+export class UnreachableError extends Error {}
+
 /**
  * @param {Response} response
  * @returns {Promise<Response>}
@@ -67,7 +70,7 @@ export function serverProvider(base) {
     try {
       response = await fetch(base + path, how);
     } catch (error) {
-      if (error instanceof TypeError) throw new Error("the server cannot be reached; is it still running?");
+      if (error instanceof TypeError) throw new UnreachableError("the server cannot be reached; is it still running?");
       throw error;
     }
     return requireOk(response);
@@ -85,6 +88,17 @@ export function serverProvider(base) {
     useKey: (key) => (headers.Authorization = `Bearer ${key}`),
     models: async (signal) => (await send("models", { headers, signal })).json(),
     translate: async (body, signal) => (await post("translate", body, signal)).json(),
+    translateFile: async (file, fields, signal) => {
+      const form = new FormData();
+      for (const [name, value] of Object.entries(fields)) form.append(name, value);
+      form.append("file", file, file.name);
+      // The browser sets the content type, with the boundary of the form.
+      const { "Content-Type": _, ...own } = headers;
+      const { translatedFileUrl: address } = await (await send("../translate_file", { method: "POST", headers: own, body: form, signal })).json();
+      // Behind a proxy, the server may not know its own address: only the name counts.
+      const name = String(address).split("/").pop();
+      return { blob: await (await send(`../download_file/${name}`, { headers: own, signal })).blob() };
+    },
     alternatives: async (body, signal) => (await post("alternatives", body, signal)).json(),
     classify: async (body, signal) => (await post("classify", body, signal)).json(),
     tag: async (body, signal) => (await post("tag", body, signal)).json(),
@@ -142,6 +156,7 @@ export function embeddedProvider(data) {
     useKey: () => undefined,
     models: async () => ({ models: [], traces: [...byName.keys()] }),
     translate: unavailable,
+    translateFile: unavailable,
     alternatives: unavailable,
     classify: unavailable,
     tag: unavailable,

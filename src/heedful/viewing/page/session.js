@@ -180,7 +180,7 @@ function decodePieces(pieces, between) {
  * @param {number[]} words
  * @returns {string[]}
  */
-function joinWords(tokens, words) {
+export function joinWords(tokens, words) {
   /** @type {string[][]} */
   const pieces = [];
   tokens.forEach((token, i) => {

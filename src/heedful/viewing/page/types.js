@@ -55,6 +55,7 @@
  * @property {number} parameters
  * @property {number} [max_tokens]
  * @property {boolean} [aligns]
+ * @property {string[]} [examples] sources to try
  */
 
 /**
@@ -112,6 +113,8 @@
  * @property {string} text
  * @property {number} [score] undefined for translations of the memory
  * @property {number} [log_probability]
+ * @property {string[]} [tokens]
+ * @property {number[]} [token_scores] natural logarithms of their probabilities
  * @property {Finding[]} [findings]
  */
 
@@ -133,6 +136,13 @@
  * @property {string[]} [target_words]
  * @property {SoftRow[]} [soft] one row per target word
  * @property {number} [parts]
+ * @property {boolean} [at_limit] whether the token limit ended it
+ * @property {string[]} [tokens]
+ * @property {number[]} [token_scores]
+ * @property {Translated[]} [rows] the translations of its sentences
+ * @property {string} [gap] the white space before a row
+ * @property {string} [after] the white space after the last row
+ * @property {number} [unknown] the share of source tokens that are single bytes
  */
 
 /** @typedef {{word: string, text: string, log_probability: number, probability: number}} Alternative */
@@ -187,6 +197,7 @@
  * @property {(key: string) => void} useKey sets the API key
  * @property {(signal?: AbortSignal) => Promise<Models>} models
  * @property {(body: object, signal?: AbortSignal) => Promise<{translations: Translated[]}>} translate
+ * @property {(file: File, fields: Record<string, string>, signal?: AbortSignal) => Promise<{blob: Blob}>} translateFile
  * @property {(body: object, signal?: AbortSignal) => Promise<{alternatives: Alternative[]}>} alternatives
  * @property {(body: object, signal?: AbortSignal) => Promise<{results: (Classified | Explained)[]}>} classify
  * @property {(body: object, signal?: AbortSignal) => Promise<{results: TaggedWords[]}>} tag
