@@ -23,7 +23,7 @@ MEASURES = """import('/page/confidence.js').then((own) => {
         short: own.warnings({ source, text: 'eins' }),
         dense: own.warnings({ source, text: '一二三四五' }),
         words: own.wordProbabilities({ text: 'ab cd.', tokens, token_scores: scores }),
-        none: own.wordProbabilities({ text: 'other', tokens: ['▁a'], token_scores: [0] }),
+        none: own.wordProbabilities({ text: 'one other', tokens: ['▁a'], token_scores: [0] }),
         unread: own.hardlyRead('a b c .', [{ first: 0, weights: [0.5, 0.02, 0.48, 0] }]),
         differs: own.differences('a x c', 'a b c'),
         sure: [-0.1, -1, -6].map((one) => own.sureness({ log_probability: one, tokens: ['a'] })),

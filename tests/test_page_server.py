@@ -136,7 +136,7 @@ def test_another_word_forces_what_follows(chromium: Any, address: str) -> None:
         it.page.wait_for_selector(".heed-menu button")
         words = it.page.locator(".heed-menu button span").all_text_contents()
         shares = it.page.locator(".heed-menu small").all_text_contents()
-        numbers = [float(share.removesuffix(" %")) for share in shares]
+        numbers = [float(share.lstrip("< ").removesuffix(" %")) for share in shares]
         assert numbers == sorted(numbers, reverse=True)
         place = next(i for i, word in enumerate(words) if word != before.split()[1])
         it.page.click(f".heed-menu button >> nth={place}")

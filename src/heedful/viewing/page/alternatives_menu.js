@@ -1,5 +1,6 @@
 // The menu of alternatives for a word of a translation.
 
+import { percent } from "./bars.js";
 import { element, messageOf, rovingTabindex, focusItem } from "./elements.js";
 import { splitWords } from "./linked_texts.js";
 
@@ -63,12 +64,11 @@ export class AlternativesMenu {
 
   /** @param {SentenceRow} row @param {import("./types.js").Alternative} one @param {string} prefix @param {number} word */
   option(row, one, prefix, word) {
-    const share = `${(one.probability * 100).toFixed(one.probability < 0.1 ? 1 : 0)} %`;
     const bar = element("i", { class: "heed-share", "aria-hidden": "true" });
     bar.style.inlineSize = `${Math.min(one.probability, 1) * 100}%`;
     return element("button", {
       type: "button", role: "menuitem", tabindex: -1, title: one.text, onclick: () => this.chosen(row, prefix + one.word, word),
-    }, bar, element("span", { dir: "auto" }, one.word), element("small", {}, share));
+    }, bar, element("span", { dir: "auto" }, one.word), element("small", {}, percent(one.probability)));
   }
 
   close() {

@@ -17,7 +17,7 @@ const LONG_ENOUGH = 40;
 const DENSE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
 
 /**
- * The probability of each word of a translation: that of its least probable token. Null if tokens and words differ.
+ * The probability of each word of a translation: that of its least probable token. Null if their numbers differ.
  * @param {{text: string, tokens?: string[], token_scores?: number[]}} result
  * @returns {number[] | null}
  */
@@ -29,10 +29,10 @@ export function wordProbabilities({ text, tokens, token_scores: scores }) {
     if (word < 0 || token.startsWith("▁")) word += 1;
     return word;
   });
-  const shown = splitWords(text).map((one) => one.word);
-  const joined = joinWords(tokens, words);
-  if (joined.length !== shown.length || joined.some((one, i) => one !== shown[i])) return null;
-  const lowest = new Array(shown.length).fill(0);
+  // A placeholder is another text as a token, but one word as well.
+  const count = splitWords(text).length;
+  if (joinWords(tokens, words).filter(Boolean).length !== count || word + 1 !== count) return null;
+  const lowest = new Array(count).fill(0);
   words.forEach((own, i) => {
     if (own >= 0) lowest[own] = Math.min(lowest[own], scores[i]);
   });

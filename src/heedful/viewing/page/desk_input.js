@@ -83,7 +83,7 @@ export class DeskInput {
       : "";
     this.heading.textContent = languageName(facts?.source) || "Source";
     this.field.lang = facts?.source ?? "";
-    this.examples.replaceChildren(...(facts?.examples ?? []).map((text) => element(
+    this.examples.replaceChildren(element("span", { class: "heed-detail" }, "Try:"), ...(facts?.examples ?? []).map((text) => element(
       "button", { type: "button", class: "heed-example", lang: facts?.source, dir: "auto", onclick: () => this.setText(text) }, text,
     )));
     this.changed();
@@ -94,8 +94,8 @@ export class DeskInput {
     const { value } = this.field;
     const words = splitWords(value).length;
     this.counter.textContent = value ? `${words.toLocaleString("en")} ${words === 1 ? "word" : "words"}, ${[...value].length.toLocaleString("en")} characters` : "";
-    this.clearButton.hidden = !value;
-    this.examples.hidden = value.trim() !== "" || !this.examples.childElementCount;
+    this.clearButton.hidden = this.counter.hidden = !value;
+    this.examples.hidden = value.trim() !== "" || this.examples.childElementCount < 2;
     this.grow();
   }
 

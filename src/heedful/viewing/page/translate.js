@@ -99,12 +99,13 @@ class Translate {
   }
 
   async translate() {
-    const text = this.input.field.value;
+    // White space around a text is not translated: it is often the space before the next word.
+    const text = this.input.field.value.trim();
     this.save();
     this.menu.close();
     window.clearTimeout(this.retry);
     this.request?.abort();
-    if (!text.trim()) return this.show(null);
+    if (!text) return this.show(null);
     const request = new AbortController();
     this.request = request;
     this.setBusy(true);
