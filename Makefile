@@ -49,13 +49,13 @@ lint: .venv/installed-lint
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
 
-# The table "What attention buys" of docs/results.md; goes on where it stopped.
+# The comparisons of benchmarks/results.toml; rerun to resume.
 # make results DATA=FOLDER [ONLY="RECIPE …"] [JOBS=2] [THREADS=1] [OUT=runs/results]
 JOBS ?= 1
 THREADS ?= 1
 OUT ?= runs/results
-results: .venv/installed-tune
-	$(BIN)/python benchmarks/results_table.py --out "$(OUT)" --jobs $(JOBS) --threads $(THREADS) \
+results: .venv/installed
+	$(BIN)/python benchmarks/results.py --out "$(OUT)" --jobs $(JOBS) --threads $(THREADS) \
 		$(if $(DATA),--data "$(DATA)") $(if $(ONLY),--only $(ONLY))
 
 .venv/bin/python:
@@ -69,10 +69,6 @@ results: .venv/installed-tune
 
 .venv/installed: pyproject.toml .venv/torch
 	$(PIP) --editable .
-	@touch $@
-
-.venv/installed-tune: .venv/installed
-	$(PIP) --editable '.[tune]'
 	@touch $@
 
 .venv/installed-test: .venv/installed

@@ -41,14 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     out: Path = options.out
-    text = options.text.read_text(encoding="utf-8")
-    cut = int(0.9 * len(text))
-    out.mkdir(parents=True, exist_ok=True)
-    for name, part in (("train", text[:cut]), ("validation", text[cut:])):
-        if not (out / f"{name}.txt").exists():
-            write_text(out / f"{name}.txt", part)
+    train_text = cut_text(options.text, out)
     found = {"machine": machine(options.threads), "steps": options.steps}
-    found |= {"time": times(out, text[:cut], options)} if options.rounds else {}
+    found |= {"time": times(out, train_text, options)} if options.rounds else {}
     recipe = settings(options, [f"training.max_steps={options.max_steps}"])
     if not train(recipe, out / "run", data=out):
         return 130
@@ -57,6 +52,21 @@ def main(arguments: list[str] | None = None) -> int:
     print(said(found["machine"]), file=sys.stderr)
     print(json.dumps(found))
     return 0
+
+
+def cut_text(path: Path, out: Path) -> str:
+    """Write the first nine tenths of a text to ``train.txt``, the rest to ``validation.txt``.
+
+    Returns:
+        The text of ``train.txt``.
+    """
+    text = path.read_text(encoding="utf-8")
+    cut = int(0.9 * len(text))
+    out.mkdir(parents=True, exist_ok=True)
+    for name, part in (("train", text[:cut]), ("validation", text[cut:])):
+        if not (out / f"{name}.txt").exists():
+            write_text(out / f"{name}.txt", part)
+    return text[:cut]
 
 
 def settings(options: argparse.Namespace, more: list[str]) -> dict[str, object]:

@@ -22,7 +22,14 @@ from heedful.training.budget import read_budget
 from heedful.training.comparing import Plan, estimate, train_variants
 from heedful.training.comparison_record import Comparison, Training, read_comparison
 from heedful.training.loop import Loop
-from heedful.training.variants import Variant, combine, find_variant, read_vary, vary_of
+from heedful.training.variants import (
+    Variant,
+    bases_of,
+    combine,
+    find_variant,
+    read_vary,
+    vary_of,
+)
 from test_training import write_corpus
 from test_tuning import RECIPE
 
@@ -198,12 +205,37 @@ def test_every_recipe_that_compares_has_valid_variants() -> None:
         settings = compare_settings(tables, str(path))
         groups = vary_of(settings.vary, str(path))
         budget = read_budget(settings.budget)
-        listed = Plan(without_searches(tables), str(path), groups, settings.seeds, budget)
+        bases = {base: without_searches(read_recipe(path, base)) for base in bases_of(groups)}
+        own = without_searches(tables)
+        listed = Plan(own, str(path), groups, settings.seeds, budget, bases=bases)
         variants, refused = listed.checked()
         assert not refused, path
         assert len(variants) > 2
         assert settings.seeds >= 3
         assert settings.budget is not None
+
+
+def test_whole_recipes_are_compared_by_their_bases(data: Path, tmp_path: Path) -> None:
+    own = (data / "recipe.toml").read_text()
+    (tmp_path / "one.toml").write_text(own)
+    (tmp_path / "other.toml").write_text('base = "one.toml"\n[model]\ndropout = 0.4\n')
+    (tmp_path / "wrong.toml").write_text('base = "one.toml"\n[data]\ntest = "train.tsv"\n')
+    top = tmp_path / "top.toml"
+    top.write_text('base = "one.toml"\n[training]\nlearning_rate = 0.125\n')
+    vary = ["--vary", "base=one.toml,other.toml", "--seeds", 1, "--budget", 2]
+    out = tmp_path / "out"
+    assert compare(top, *vary, "--data", data, "--out", out)[0] == 0
+    for name, dropout in (("one", SMALL["model"].get("dropout", 0.1)), ("other", 0.4)):
+        recipe = open_run(out / f"base-{name}.toml" / "seed-3").recipe
+        assert recipe.model.dropout == dropout
+        assert recipe.training.learning_rate == 0.125
+    assert compare(top, *vary, "--data", data, "--out", out)[0] == 0  # nothing is left to do
+    with pytest.raises(UserError, match=r"base=wrong\.toml has another data\.test"):
+        compare(top, "--vary", "base=one.toml,wrong.toml", "--list")
+    with pytest.raises(UserError, match=r"no recipe at .*none\.toml"):
+        compare(top, "--vary", "base=one.toml,none.toml", "--list")
+    with pytest.raises(UserError, match="base = 3: expected a recipe's name or path"):
+        compare(top, "--vary", "base=one.toml,3", "--list")
 
 
 def test_a_variant_is_found_by_its_name_or_folder() -> None:

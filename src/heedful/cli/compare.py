@@ -165,22 +165,28 @@ def _plan(options: Compare) -> "Plan":
     )
     from heedful.training.budget import read_budget
     from heedful.training.comparing import Plan
-    from heedful.training.variants import read_vary, vary_of
+    from heedful.training.variants import bases_of, read_vary, vary_of
     from heedful.training.warm_start import with_start
 
     path = find_recipe(options.recipe or "")
     settings = [*(options.overrides or []), *machine_settings(options)]
-    tables = with_overrides(read_recipe(path), settings)
     start = None if options.start_from is None else open_run(options.start_from).path
-    tables = dict(with_start(tables, start))
-    if options.jobs > 1 and "threads" not in tables.get("training", {}):
-        share = max(1, (os.cpu_count() or 1) // options.jobs)
-        tables = with_overrides(tables, [f"training.threads={share}"])
+
+    def tables_over(base: str | None = None) -> dict[str, Any]:
+        tables = dict(with_start(with_overrides(read_recipe(path, base), settings), start))
+        if options.jobs > 1 and "threads" not in tables.get("training", {}):
+            share = max(1, (os.cpu_count() or 1) // options.jobs)
+            tables = with_overrides(tables, [f"training.threads={share}"])
+        return tables
+
+    tables = tables_over()
     own = compare_settings(tables, str(path))
+    groups = read_vary(options.vary) if options.vary else vary_of(own.vary, str(path))
     return Plan(
         without_searches(tables),
         str(path),
-        read_vary(options.vary) if options.vary else vary_of(own.vary, str(path)),
+        groups,
+        bases={base: without_searches(tables_over(base)) for base in bases_of(groups)},
         seeds=own.seeds if options.seeds is None else options.seeds,
         budget=read_budget(own.budget if options.budget is None else options.budget),
         baseline=options.baseline or (None if options.vary else own.baseline),

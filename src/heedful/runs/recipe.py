@@ -36,17 +36,20 @@ def tables_of(recipe: str | Path | Recipe | Mapping[str, Any]) -> tuple[Mapping[
     return recipe if isinstance(recipe, Mapping) else recipe.as_tables(), "the recipe"
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
+def read_recipe(path: Path, base: str | None = None) -> dict[str, Any]:
     """The tables of a TOML file, merged over those of its ``base``, if any.
 
-    A base is the name of a recipe, or a path relative to the file that contains it. Settings of a
-    file that an earlier version of heedful wrote are renamed to their current names.
+    With ``base``, over those of this recipe instead. A base is the name of a recipe, or a path
+    relative to the file that contains it. Settings of a file that an earlier version of heedful
+    wrote are renamed to their current names.
 
     Raises:
         UserError: the file or a base is missing, not UTF-8 or not TOML (with the line), or bases
             form a cycle.
     """
     tables = _read_toml(path)
+    if base is not None:
+        tables["base"] = base
     seen = [path.resolve()]
     while (base := tables.pop("base", None)) is not None:
         where = _find_base(base, seen[-1])

@@ -6,7 +6,7 @@ before and after each, so that the same call resumes an interrupted comparison.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from heedful.runs.manifest import write_recipe
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, with_setting, write_toml
 from heedful.runs.registry import kind_of
+from heedful.runs.search_space import NOT_COMPARABLE
 from heedful.runs.settings import Recipe
 from heedful.training.budget import NO_BUDGET, Budget, steps_of, with_validations
 from heedful.training.comparison_record import (
@@ -30,6 +31,7 @@ from heedful.training.comparison_record import (
 )
 from heedful.training.parallel_trainings import train_in_processes
 from heedful.training.report import duration
+from heedful.training.resuming import flat
 from heedful.training.run_sets import (
     compared_settings,
     report_early_end,
@@ -48,6 +50,7 @@ class Plan:
 
     Attributes:
         tables: the tables of the recipe.
+        bases: those of the recipe over another base, by its name, if ``base`` is varied.
         where: its origin, for messages.
         groups: alternatives of settings (:func:`~heedful.training.variants.read_vary`); every
             combination of one of each group is a variant.
@@ -67,6 +70,7 @@ class Plan:
     baseline: str | None = None
     data: Path | None = None
     start_from: Path | None = None
+    bases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def recipe(self, settings: Settings, seed: int | None = None) -> Recipe:
         """The recipe of a variant.
@@ -74,9 +78,12 @@ class Plan:
         Raises:
             UserError: the settings are invalid or incompatible.
         """
-        tables = self.budget.apply(self.tables, self.where)
+        base = settings.get("base")
+        own = self.tables if base is None else self.bases[base]
+        tables = self.budget.apply(own, self.where)
         for key, value in settings.items():
-            tables = with_setting(tables, key, value, self.where)
+            if key != "base":
+                tables = with_setting(tables, key, value, self.where)
         if seed is not None:
             tables = tables | {"seed": seed}
         recipe = check_recipe(tables, self.where)
@@ -97,6 +104,7 @@ class Plan:
         if self.seeds < 1:
             raise UserError(f"--seeds {self.seeds}: the minimum is 1")
         variants, refused = [], []
+        first: Recipe | None = None
         for variant in combine(self.groups):
             try:
                 recipe = self.recipe(variant.settings)
@@ -110,6 +118,8 @@ class Plan:
                     f"{self.where}: a comparison needs validation data (set data.validation or "
                     "data.validation_share)"
                 )
+            first = recipe if first is None else first
+            _require_comparable(variant, recipe, first, self.where)
             variants.append(variant)
         return variants, refused
 
@@ -122,6 +132,17 @@ class Plan:
         if self.baseline is None:
             return variants[0]
         return find_variant(variants, self.baseline, "--baseline")
+
+
+def _require_comparable(variant: Variant, recipe: Recipe, first: Recipe, where: str) -> None:
+    """Raise UserError if the recipe of another base measures something else than the first one."""
+    one, other = ({"task": each.task, **flat(each.as_tables())} for each in (first, recipe))
+    for key in sorted(NOT_COMPARABLE | {"task"}):
+        if "base" in variant.settings and one.get(key) != other.get(key):
+            raise UserError(
+                f"{where}: {variant.name} has another {key} than the first variant: the figures "
+                "would not be comparable"
+            )
 
 
 def check_refused(variants: Sequence[Variant], refused: Sequence[Refused], *, skip: bool) -> None:

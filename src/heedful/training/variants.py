@@ -124,6 +124,19 @@ def _groups(given: Sequence[tuple[str, str, list[list[Any]]]]) -> list[list[Sett
     return groups
 
 
+def bases_of(groups: Sequence[Sequence[Settings]]) -> list[str]:
+    """The values of ``base`` in alternatives of settings.
+
+    Raises:
+        UserError: a value is not text.
+    """
+    found = [each["base"] for group in groups for each in group if "base" in each]
+    for one in found:
+        if not isinstance(one, str):
+            raise UserError(f"base = {one!r}: expected a recipe's name or path")
+    return found
+
+
 def refuse_fixed(key: str, where: str) -> None:
     """Raise UserError with the reason for a setting that cannot be varied."""
     if key in _FIXED:
