@@ -174,6 +174,21 @@ def test_steps_select_the_same_blocks(attention: dict[str, Any]) -> None:
     assert_steps_are_teacher_forcing(model, searched(model), source, target)
 
 
+LATENT = [
+    {"latent_size": 3},
+    {"latent_size": 24, "positions": "rotary", "rotary_size": 6, "gate": "element"},
+    {"latent_size": 5, "positions": "rotary", "heads": 4, "mask": WINDOW, "normalizer": "entmax15"},
+]
+
+
+@pytest.mark.parametrize("attention", LATENT, ids=named)
+def test_latent_vectors_in_all_models(attention: dict[str, Any]) -> None:
+    attention = {"heads": 2, "score": "scaled-dot", "mixing": "none", **attention}
+    test_steps_of_a_transformer_are_teacher_forcing(attention)
+    test_steps_of_a_gpt_are_its_states(attention)
+    test_states_of_a_bert_ignore_padding(attention)
+
+
 @COVERING
 def test_states_of_a_bert_ignore_padding(attention: dict[str, Any]) -> None:
     torch.manual_seed(1)
@@ -292,6 +307,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"layers": [{"numbers": [2], "score": "dot"}]}, "there is no layer 2"),
     ({"normalizer": {"name": "entmax", "alpha": 1.0}}, "must begin above 1"),
     ({"layers": [{"every": 1, "normalizer": "hard"}]}, "'hard' passes no gradient"),
+    ({"latent_size": 4, "key_value_heads": 1}, "has no key_value_heads"),
+    ({"latent_size": 4, "mixing": "talking-heads"}, "has no mixing"),
+    ({"latent_size": 4, "score": "dot"}, "has the score scaled-dot only"),
+    ({"latent_size": 4, "positions": "alibi"}, "rotary positions or none, not 'alibi'"),
+    ({"latent_size": 4, "rotary_size": 4}, "set positions = 'rotary'"),
+    ({"latent_size": 4, "rotary_size": 3}, "should be a multiple of 2"),
     ({"mask": "top-blocks"}, "it is for attention that is causal"),
     ({"decoder": {"mask": "top-blocks", "score": "gaussian"}}, "choose the score scaled-dot"),
 ]
@@ -321,6 +342,7 @@ def test_what_has_no_meaning_is_refused(attention: dict[str, Any], message: str)
         {"query_key_norm": "rms"},
         {"mixing": "differential"},
         {"gate": "head"},
+        {"latent_size": 4},
     ],
     ids=str,
 )

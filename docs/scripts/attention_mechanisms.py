@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from heedful.attention import (
     AxialAttention,
     DifferentialAttention,
+    LatentAttention,
     LearnedQueries,
     LinearAttention,
     MultiHeadAttention,
@@ -85,7 +86,8 @@ def _heads(
         if isinstance(whole, AxialAttention):
             lines: Tensor = whole(query[0])
             return lines
-        joined: Tensor = whole(query[0], key[0], value[0])
+        of_keys = isinstance(whole, LatentAttention)
+        joined: Tensor = whole(query[0], key[0], None if of_keys else value[0])
         return joined
 
     return Mechanism(small, forward, whole)
@@ -117,7 +119,8 @@ def _recurrent(
     whole = RecurrentAttention(score, normalize)
 
     def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        joined: Tensor = whole(query[0], key[0], value[0])
+        of_keys = isinstance(whole, LatentAttention)
+        joined: Tensor = whole(query[0], key[0], None if of_keys else value[0])
         return joined
 
     return Mechanism(small, forward, whole)
@@ -251,6 +254,7 @@ def _others() -> dict[str, Mechanism]:
             MultiHeadAttention(D, heads=8, mixing=heads.TalkingHeads(8)),
         ),
         "differential": _heads(toy.differential, DifferentialAttention(D, heads=4)),
+        "latent": _heads(toy.latent, LatentAttention(D, heads=8, latent_size=16)),
         "norm": _heads(
             toy.normed, MultiHeadAttention(D, heads=8, query_key_norm=heads.QueryKeyNorm(D // 8))
         ),

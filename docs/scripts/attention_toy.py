@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.attention import (
     DifferentialAttention,
+    LatentAttention,
     LearnedQueries,
     MultiHeadAttention,
     Pointer,
@@ -211,6 +212,16 @@ def two_heads(
     _set(layer.query_projection, weight=[[1.0, 0.0], [0.0, 1.0]])
     _set(layer.key_projection, weight=[[1.0, 0.0], [0.0, 1.0]][:key_heads])
     return _watched(layer)
+
+
+def latent() -> Toy:
+    """Two heads whose keys are projected from a normalized latent vector of both numbers."""
+    layer = LatentAttention(2, heads=2, latent_size=2)
+    for part in (layer.query_projection, layer.key_projection, layer.key_expansion):
+        _set(part, weight=[[1.0, 0.0], [0.0, 1.0]])
+    with watch(layer) as seen:
+        layer(QUERIES.unsqueeze(0), KEYS.unsqueeze(0))
+    return Toy(seen[""][0][0])
 
 
 def normed() -> Toy:

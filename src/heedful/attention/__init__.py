@@ -19,6 +19,7 @@ from heedful.attention.coverage import coverage_loss
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
+from heedful.attention.latent import LatentAttention
 from heedful.attention.learned_queries import LearnedQueries
 from heedful.attention.linear import (
     LinearState,
@@ -42,6 +43,7 @@ __all__ = [
     "AttentionState",
     "AxialAttention",
     "DifferentialAttention",
+    "LatentAttention",
     "LearnedQueries",
     "LinearAttention",
     "LinearState",

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.heads import OutputGate, QueryKeyNorm, TalkingHeads
+from heedful.attention.latent import LatentAttention
 from heedful.attention.masks.settings import MaskSettings, NoMask
 from heedful.attention.modules import Attention
 from heedful.attention.multi_head import Aggregate, MultiHeadAttention
@@ -18,6 +19,7 @@ from heedful.attention.normalizers.base import NormalizerSettings
 from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.registry import NoneSettings
+from heedful.attention.positions.rotary import Rotary
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.recurrent import RecurrentAttention
 from heedful.attention.scores.base import Score, ScoreSettings
@@ -41,6 +43,10 @@ class AttentionSettings(Settings):
     heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
     key_value_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
     """Heads of keys and values, each read by several heads of queries; by default as many."""
+    latent_size: int | None = Field(None, ge=0, le=MOST_WIDTH)
+    """Width of the latent vectors from which all keys and values are projected; 0 for none."""
+    rotary_size: int | None = Field(None, ge=2, le=MOST_WIDTH, multiple_of=2)
+    """With latent vectors and rotary positions: width of the rotated part of a head."""
     join: Aggregate | None = None
     """How the heads' contexts are combined."""
     dropout: float | None = Field(None, ge=0, lt=1)
@@ -88,6 +94,8 @@ class AttentionSettings(Settings):
             ValueError: the settings do not fit together; the message has the reason.
         """
         self._refuse_past()
+        if self.latent_size:
+            return self._latent(dim, role, key_dim=key_dim, bias=bias, max_length=max_length)
         heads, key_heads = self.heads or 1, self.key_value_heads
         maps = 2 * heads if self.mixing == "differential" else heads
         if dim % maps:
@@ -109,8 +117,7 @@ class AttentionSettings(Settings):
         }
         if not score.reads_keys:
             _refuse_parts_of_keys(score, parts)
-        if self.mask is not None and self.mask.reads_vectors and of_self:
-            _check_selection(self.mask, role, parts["score"], width)
+        self._check_selection(role, parts["score"], width)
         if self.mixing == "differential":
             if self.join not in (None, "projection"):
                 raise ValueError("differential attention joins its heads by a projection only")
@@ -120,6 +127,67 @@ class AttentionSettings(Settings):
         return MultiHeadAttention(
             dim, heads, key_heads=key_heads, mixing=mixing, aggregate=join, **parts
         )
+
+    def _latent(
+        self, dim: int, role: Role, *, key_dim: int | None, bias: bool, max_length: int | None
+    ) -> LatentAttention:
+        """The module whose keys and values are projections of latent vectors."""
+        assert self.latent_size is not None
+        heads = self.heads or 1
+        plain = {"key_value_heads": heads, "join": "projection", "query_key_norm": "none"}
+        plain |= {"mixing": "none"}
+        for key, usual in plain.items():
+            if getattr(self, key) not in (None, usual):
+                raise ValueError(f"attention with latent_size has no {key}; remove one of them")
+        score, normalizer = self._score_and_normalizer(max_length)
+        if score.name != "scaled-dot":
+            raise ValueError("attention with latent_size has the score scaled-dot only")
+        if dim % heads:
+            raise ValueError(f"hidden_size {dim} is not a multiple of heads {heads}")
+        width = dim // heads
+        rotary = None if role == "cross" else self._rotary(width, heads)
+        self._check_selection(role, ScaledDot(), width)
+        return LatentAttention(
+            dim,
+            heads,
+            self.latent_size,
+            rotary=rotary,
+            key_dim=key_dim,
+            normalize=normalizer.build(heads, width),
+            gate=self._gate(dim, heads),
+            mask=None if role == "cross" or self.mask is None else self.mask.build(),
+            dropout=self.dropout or 0.0,
+            bias=bias,
+        )
+
+    def _rotary(self, width: int, heads: int) -> Rotary | None:
+        """The positions of a head's rotated part beside ``width`` components."""
+        rotated = self.rotary_size or max(2, width // 4 * 2)
+        settings = self.positions or NoneSettings()
+        positions = settings.build_relative(HeadSizes(rotated, heads))
+        if positions is not None and not isinstance(positions, Rotary):
+            raise ValueError(
+                f"attention with latent_size has rotary positions or none, not '{settings.name}'"
+            )
+        if positions is None and self.rotary_size is not None:
+            raise ValueError("rotary_size is for rotary positions: set positions = 'rotary'")
+        return positions
+
+    def _check_selection(self, role: Role, score: Score, width: int) -> None:
+        """Raise ValueError if a mask selects by products, and attention is not causal or has no
+        dot products."""
+        if self.mask is None or not self.mask.reads_vectors or role == "cross":
+            return
+        if role != "causal":
+            raise ValueError(
+                f"the mask '{self.mask.name}' selects among earlier positions: it is for attention "
+                "that is causal, as in a decoder or a GPT"
+            )
+        if score.dot_scale(width) is None:
+            raise ValueError(
+                f"the mask '{self.mask.name}' compares queries and keys by dot products; choose "
+                "the score scaled-dot, dot or general"
+            )
 
     def _norm(self, width: int) -> QueryKeyNorm | None:
         kind = self.query_key_norm
@@ -233,20 +301,6 @@ def _refuse_parts_of_keys(score: ScoreSettings, parts: dict[str, Any]) -> None:
         raise ValueError(
             f"the score '{score.name}' does not read the keys, which query_key_norm changes; "
             "choose none"
-        )
-
-
-def _check_selection(mask: MaskSettings, role: Role, score: Score, width: int) -> None:
-    """Raise ValueError unless a mask of products is for causal dot-product attention."""
-    if role != "causal":
-        raise ValueError(
-            f"the mask '{mask.name}' selects among earlier positions: it is for attention that is "
-            "causal, as in a decoder or a GPT"
-        )
-    if score.dot_scale(width) is None:
-        raise ValueError(
-            f"the mask '{mask.name}' compares queries and keys by dot products; choose the score "
-            "scaled-dot, dot or general"
         )
 
 

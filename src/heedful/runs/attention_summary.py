@@ -32,6 +32,7 @@ def _described(module: Attentive | RecurrentAttention) -> dict[str, Any]:
         **{key: part and type(part).__name__ for key, part in parts.items()},
         "heads": getattr(module, "heads", 1),
         "key_value_heads": getattr(module, "key_heads", 1),
+        "latent_size": getattr(module, "latent_size", None),
         "computed": module.computed() if isinstance(module, Attentive) else "plain",
     }
 
@@ -44,6 +45,8 @@ def attention_lines(kinds: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
         heads, own = kind["heads"], kind["key_value_heads"]
         counted = f"{heads} head{'s' * (heads > 1)}"
         shared = "" if own == heads else f", {own} of keys and values"
+        if kind["latent_size"]:
+            shared = f", latent vectors of {kind['latent_size']}"
         modules = kind["modules"]
         where = modules[0] if len(modules) == 1 else f"{len(modules)} modules"
         text = f"{' + '.join(parts)}, {counted}{shared}: {_SHOWN[kind['computed']]} ({where})"

@@ -9,6 +9,7 @@ _PLAIN = {
     "score": "scaled-dot",
     "normalizer": "softmax",
     "mask": "none",
+    "latent_size": "0",
     "join": "projection",
     "query_key_norm": "none",
     "mixing": "none",
