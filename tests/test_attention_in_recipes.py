@@ -3,8 +3,6 @@
 `make combinations` tests all combinations instead.
 """
 
-import itertools
-import os
 import runpy
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from covering import pairwise
+from attention_tables import SIZES, WINDOW, named, sizes, tables
 from heedful.attention import MultiHeadAttention, masks, watch
 from heedful.attention.positions import ALiBi, Rotary
 from heedful.attention.scores import Additive, Cosine, ScaledDot
@@ -35,66 +33,12 @@ from heedful.runs.recipe import check_recipe
 from stepping import assert_steps_are_teacher_forcing
 from tolerance import assert_rounded, reference
 
-SIZES = {"layers": 1, "hidden_size": 16, "ffn_size": 8, "max_length": 16, "dropout": 0.0}
-WINDOW = {"name": "window", "before": 2, "after": 0, "sinks": 1}
-FACTORS: dict[str, list[Any]] = {
-    "score": [
-        "scaled-dot", "dot", "general", {"name": "additive", "hidden_size": 3}, "concat",
-        {"name": "cosine", "learned": True}, "gaussian", {"name": "location", "positions": 16},
-        "exp-dot", {"name": "soft-capped", "cap": 5.0},
-    ],
-    "normalizer": [
-        {"name": "softmax", "temperature": 0.5}, "softmax-off-by-one", "sink-softmax", "sparsemax",
-        "entmax15", "entmax", "plain-sum",
-    ],
-    "positions": [
-        "none", "rotary", "alibi", "t5", {"name": "shaw", "clip": 2}, "transformer-xl",
-        {"name": "rotary", "scaling": {"name": "yarn", "length": 4}},
-    ],
-    "mask": ["none", WINDOW, {"name": "block", "size": 3}],
-    "heads": [{"heads": 2}, {"heads": 4, "key_value_heads": 2}, {"heads": 2, "key_value_heads": 1}],
-    "join": ["projection", "concatenation"],
-    "query_key_norm": ["none", "rms", "layer"],
-    "mixing": ["none", "talking-heads", "differential"],
-    "gate": ["none", "element", "head"],
-}  # fmt: skip
-
-
-def tables() -> list[dict[str, Any]]:
-    """Tables ``[model.attention]``; exponentials of dot products go with a plain sum only."""
-    rows = pairwise(FACTORS)
-    if os.environ.get("HEEDFUL_COMBINATIONS") == "all":
-        every = itertools.product(*FACTORS.values())
-        rows = [dict(zip(FACTORS, row, strict=True)) for row in every]
-    for row in rows:
-        row |= row.pop("heads")
-        if row["positions"] == "transformer-xl" and row["score"] not in ("scaled-dot", "dot"):
-            row |= {"score": "dot", "normalizer": "softmax"}
-        if row["normalizer"] == "plain-sum" and row["positions"] == "transformer-xl":
-            row["normalizer"] = "softmax"
-        if row["normalizer"] == "plain-sum" or row["score"] == "exp-dot":
-            row |= {"normalizer": "plain-sum", "score": "exp-dot"}
-        if "location" in str(row["score"]) and row["positions"] not in ("alibi", "t5"):
-            row["positions"] = "none"
-        if "location" in str(row["score"]):
-            row["query_key_norm"] = "none"
-        if row["mixing"] == "differential":
-            row["join"] = "projection"
-    return rows
-
-
-def named(table: dict[str, Any]) -> str:
-    return "-".join(
-        str(part["name"] if isinstance(part, dict) else part) for part in table.values()
-    )
-
-
 COVERING = pytest.mark.parametrize("attention", tables(), ids=named)
 
 
 def check_gradients(model: nn.Module, output: Tensor, attention: dict[str, Any]) -> None:
     """Every parameter of an attention has a finite gradient."""
-    located = "location" in str(attention["score"])
+    located = "location" in str(attention.get("score"))
     output.square().sum().backward()
     found = {name: own.grad for name, own in model.named_parameters() if "attention" in name}
     assert found
@@ -108,7 +52,7 @@ def check_gradients(model: nn.Module, output: Tensor, attention: dict[str, Any])
 @COVERING
 def test_steps_of_a_transformer_are_teacher_forcing(attention: dict[str, Any]) -> None:
     torch.manual_seed(1)
-    settings = TransformerSettings.model_validate({**SIZES, "heads": 2, "attention": attention})
+    settings = TransformerSettings.model_validate(sizes(attention))
     model = Transformer(settings, 20, 20)
     source = Source(torch.randint(4, 20, (3, 6)), torch.tensor([6, 4, 2]))
     target = torch.randint(4, 20, (3, 5))
@@ -133,7 +77,7 @@ def test_steps_of_a_transformer_are_teacher_forcing(attention: dict[str, Any]) -
 @COVERING
 def test_steps_of_a_gpt_are_its_states(attention: dict[str, Any]) -> None:
     torch.manual_seed(1)
-    gpt = Gpt(GptSettings.model_validate({**SIZES, "heads": 2, "attention": attention}), 20)
+    gpt = Gpt(GptSettings.model_validate(sizes(attention)), 20)
     tokens = torch.randint(4, 20, (3, 6))
     check_gradients(gpt, gpt.states(tokens), attention)
     gpt.eval()
@@ -192,7 +136,7 @@ def test_latent_vectors_in_all_models(attention: dict[str, Any]) -> None:
 @COVERING
 def test_states_of_a_bert_ignore_padding(attention: dict[str, Any]) -> None:
     torch.manual_seed(1)
-    bert = Bert(BertSettings.model_validate({**SIZES, "heads": 2, "attention": attention}), 20)
+    bert = Bert(BertSettings.model_validate(sizes(attention)), 20)
     both, alone = sequences_of([[7, 8, 9, 10], [5]]), sequences_of([[5]])
     check_gradients(bert, bert(both).states[0], attention)
     bert.eval()

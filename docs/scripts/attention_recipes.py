@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from heedful.attention.feature_maps import FeatureMapSettings
 from heedful.attention.masks import MaskSettings
 from heedful.attention.mechanism import Mechanism
 from heedful.attention.normalizers import NormalizerSettings, RecurrentNormalizer, Softmax
@@ -51,6 +52,9 @@ def rows() -> Iterator[tuple[str, ...]]:
         if mask.reads_vectors:
             form, where = f"selected blocks only; {form}", "decoder of a Transformer, GPT"
         yield "mask", *described(mask), form, where, mark(name == "none")
+    for features in FeatureMapSettings.parts.values():
+        form, where = "sums in linear time", "Transformer (not `cross`), BERT, GPT"
+        yield "feature_map", *described(features), form, where, mark(yes=False)
 
 
 def fast(mechanism: Mechanism) -> str:

@@ -10,8 +10,10 @@ import torch
 from pydantic import Field
 
 from heedful.attention.differential import DifferentialAttention
+from heedful.attention.feature_maps import EluPlusOne, FeatureMapSettings
 from heedful.attention.heads import OutputGate, QueryKeyNorm, TalkingHeads
 from heedful.attention.latent import LatentAttention
+from heedful.attention.linear_heads import LinearAttention
 from heedful.attention.masks.settings import MaskSettings, NoMask
 from heedful.attention.modules import Attention
 from heedful.attention.multi_head import Aggregate, MultiHeadAttention
@@ -31,9 +33,23 @@ Role = Literal["self", "causal", "cross"]
 """What a module attends to: its own text, its own text up to the query, or another text."""
 
 
+_OF_LINEAR = ("kind", "feature_map", "heads")
+"""The settings of linear attention."""
+
+_FOR_SELF = "is for self-attention of a Transformer, a BERT or a GPT"
+
+_USUAL = ("none", "projection", "0", "0.0")
+"""Values that change nothing, which linear attention accepts."""
+
+
 class AttentionSettings(Settings):
     """The parts and sizes of an attention module."""
 
+    kind: Literal["standard", "linear"] | None = None
+    """``linear`` sums keys and values before a query reads them; it has a feature map, and no
+    score, normalizer, mask or positions of its own. For self-attention only."""
+    feature_map: FeatureMapSettings | None = None
+    """Of linear attention."""
     score: ScoreSettings | None = None
     normalizer: NormalizerSettings | None = None
     positions: PositionSettings | None = None
@@ -59,7 +75,15 @@ class AttentionSettings(Settings):
     """Whether each element of a head's context, or each head, has a gate."""
 
     def over(self, base: "AttentionSettings") -> "AttentionSettings":
-        """These settings, and those of ``base`` where they are not given."""
+        """These settings, and those of ``base`` where they are not given.
+
+        Linear attention may be given only settings that it has. It keeps the others of ``base``,
+        which it does not use, for layers that are standard again.
+
+        Raises:
+            ValueError: a setting has no meaning for this kind of attention.
+        """
+        self._refuse_other_kind(self.kind or base.kind or "standard")
         mine = {key: getattr(self, key) for key in AttentionSettings.model_fields}
         known = {key: getattr(base, key) for key in AttentionSettings.model_fields}
         return AttentionSettings(
@@ -69,6 +93,46 @@ class AttentionSettings(Settings):
     def given(self) -> list[str]:
         """The names of the settings that are given."""
         return [key for key in AttentionSettings.model_fields if getattr(self, key) is not None]
+
+    def _refuse_other_kind(self, kind: str) -> None:
+        """Raise ValueError if a given setting has no meaning for attention of this kind."""
+        if kind != "linear":
+            if self.feature_map is not None:
+                raise ValueError(
+                    "feature_map is a setting of linear attention; set it where kind = 'linear'"
+                )
+            return
+        for key in self.given():
+            own = str(getattr(self, key))
+            if key not in _OF_LINEAR and own not in _USUAL:
+                raise ValueError(
+                    f"linear attention sums keys and values before it sees a query, so it has no "
+                    f"{key}: leave out {key} = '{own}', or set it for the layers with "
+                    "kind = 'standard'"
+                )
+
+    def refuse_linear(self) -> None:
+        """Raise ValueError if a setting of linear attention is given."""
+        for key in ("kind", "feature_map"):
+            if getattr(self, key) is not None:
+                raise ValueError(f"attention.{key} {_FOR_SELF}")
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether this is linear attention."""
+        return self.kind == "linear"
+
+    def build_self(
+        self, dim: int, role: Role, *, bias: bool = True, layer: int = 1
+    ) -> MultiHeadAttention | LinearAttention:
+        """The module of self-attention for states of width ``dim``; see :meth:`build`."""
+        if not self.is_linear:
+            return self.build(dim, role, bias=bias, layer=layer)
+        heads = self.heads or 1
+        if dim % heads:
+            raise ValueError(f"hidden_size {dim} is not a multiple of heads {heads}")
+        feature_map = (self.feature_map or EluPlusOne.Settings()).build(dim // heads)
+        return LinearAttention(dim, heads, feature_map=feature_map, bias=bias)
 
     def build(
         self,
@@ -80,7 +144,7 @@ class AttentionSettings(Settings):
         layer: int = 1,
         max_length: int | None = None,
     ) -> MultiHeadAttention:
-        """The module for states of width ``dim``.
+        """The module for states of width ``dim``, of standard attention.
 
         Args:
             dim: width of queries, keys and results.
@@ -93,6 +157,8 @@ class AttentionSettings(Settings):
         Raises:
             ValueError: the settings do not fit together; the message has the reason.
         """
+        if self.is_linear:
+            raise ValueError(f"kind = 'linear' {_FOR_SELF}")
         self._refuse_past()
         if self.latent_size:
             return self._latent(dim, role, key_dim=key_dim, bias=bias, max_length=max_length)
@@ -272,6 +338,10 @@ class AttentionSettings(Settings):
             ValueError: as :meth:`build`; or the normalizer cannot be used with several heads, or
                 the result has another width than the states.
         """
+        if self.is_linear:
+            with torch.device("meta"):
+                self.build_self(dim, role)
+            return self
         normalizer = self.normalizer or Softmax.Settings()
         with torch.device("meta"):
             module = self.build(dim, role, max_length=max_length)

@@ -1,17 +1,17 @@
-"""The key–value caches of a decoder's self-attention.
+"""The caches of a decoder's self-attention: keys and values, or their sums.
 
 Selecting rows copies keys and values. In caches that are read in place, it only changes an index,
 and rows can join a search that is in progress: each row has its own first step.
 Shapes: N rows of a search, M selected rows, H heads, T steps, D width.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from heedful.attention import Memory
+from heedful.attention import LinearAttention, LinearState, Memory
 from heedful.attention.step_memory import StepMemory
 from heedful.kernels.cached_attention import Steps
 
@@ -164,7 +164,24 @@ class StepCache:
         return StepCache(lineage, self.steps.copy())
 
 
-Cache = KeyValueCache | StepCache
+class SumCache:
+    """The sums of linear attention over the steps so far, whose size does not grow."""
+
+    def __init__(self, state: LinearState | None = None, length: int = 0) -> None:
+        self.state, self.length = state, length
+
+    def step(self, heads: LinearAttention, x: Tensor) -> Tensor:
+        """The result for new positions ``x [N, steps, D]``, which are added to the sums."""
+        result, self.state = heads.step(x, x, memory=self.state)
+        self.length += x.shape[1]
+        return result
+
+    def select(self, rows: Tensor) -> "SumCache":
+        """The cache of ``rows [M]``, in that order."""
+        return SumCache(None if self.state is None else self.state.select(rows), self.length)
+
+
+Cache = KeyValueCache | StepCache | SumCache
 
 
 class LayerCaches:
@@ -174,14 +191,19 @@ class LayerCaches:
         layers: number of layers.
         rows: number of rows N of the search.
         in_place: whether to read steps in place; only on the CPU and for single steps.
+        linear: the layers with linear attention, counted from 0. With them, rows cannot join.
     """
 
-    def __init__(self, layers: int, rows: int, *, in_place: bool = False) -> None:
-        self._lineage = Lineage(rows) if in_place else None
+    def __init__(
+        self, layers: int, rows: int, *, in_place: bool = False, linear: Collection[int] = ()
+    ) -> None:
+        self._lineage = Lineage(rows) if in_place and len(linear) < layers else None
         self._caches: list[Cache] = [
-            KeyValueCache() if self._lineage is None else StepCache(self._lineage)
-            for _ in range(layers)
+            SumCache() if layer in linear else self._of_keys() for layer in range(layers)
         ]
+
+    def _of_keys(self) -> KeyValueCache | StepCache:
+        return KeyValueCache() if self._lineage is None else StepCache(self._lineage)
 
     def __iter__(self) -> Iterator[Cache]:
         return iter(self._caches)
@@ -218,7 +240,7 @@ class LayerCaches:
         lineage = chosen._lineage = None if self._lineage is None else self._lineage.select(rows)
         chosen._caches = []
         for cache in self._caches:
-            if isinstance(cache, KeyValueCache):
+            if not isinstance(cache, StepCache):
                 chosen._caches.append(cache.select(rows))
             elif lineage is not None:
                 chosen._caches.append(cache.select(lineage))
@@ -227,8 +249,10 @@ class LayerCaches:
     @property
     def can_join(self) -> bool:
         """Whether other rows can join: the caches are read in place and have single steps only."""
-        one = self._caches[0]
-        return isinstance(one, StepCache) and len(one.steps.parts) == one.length
+        return all(
+            isinstance(one, StepCache) and len(one.steps.parts) == one.length
+            for one in self._caches
+        )
 
     def join(self, other: Self) -> Self:
         """Append rows that begin with the next step.
@@ -236,8 +260,10 @@ class LayerCaches:
         Steps that no row reads any more are dropped, and unused rows of steps if there are many.
 
         Raises:
-            ValueError: the other caches already have steps.
+            ValueError: the other caches already have steps, or a layer is linear.
         """
+        if any(isinstance(one, SumCache) for one in self._caches):
+            raise ValueError("rows cannot join sums of linear attention that are in progress")
         if other.length:
             raise ValueError(f"rows must join before their first step; not after {other.length}")
         assert self._lineage is not None

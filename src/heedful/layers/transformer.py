@@ -6,17 +6,17 @@ Vaswani et al. 2017, "Attention Is All You Need", section 3.1 and 3.3. Post-norm
 Shapes: B batch, L positions, D width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import Memory, MultiHeadAttention
+from heedful.attention import LinearAttention, Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
 from heedful.attention.settings import AttentionSettings, Role
 from heedful.attention.step_memory import StepMemory
-from heedful.layers.caches import Cache
+from heedful.layers.caches import Cache, LayerCaches, SumCache
 from heedful.layers.dropout import Dropout
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
@@ -87,9 +87,19 @@ class Residual(nn.Module):
         return result
 
 
+SelfAttention = MultiHeadAttention | LinearAttention
+
+
 def _attend_to_self(
-    heads: MultiHeadAttention, x: Tensor, mask: Mask | Tensor | None, cache: Cache | None
+    heads: SelfAttention, x: Tensor, mask: Mask | Tensor | None, cache: Cache | None
 ) -> Tensor:
+    if isinstance(heads, LinearAttention):
+        if cache is None:
+            result: Tensor = heads(x, x, mask=mask)
+            return result
+        assert isinstance(cache, SumCache)
+        return cache.step(heads, x)
+    assert not isinstance(cache, SumCache)
     memory = heads.remember(x, first=0 if cache is None else cache.length)
     return heads.read(x, memory if cache is None else cache.append(memory), mask)
 
@@ -116,7 +126,9 @@ class EncoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         role: Role = "causal" if causal else "self"
-        self.self_attention = attention.build(options.dim, role, bias=options.bias, layer=number)
+        self.self_attention = attention.build_self(
+            options.dim, role, bias=options.bias, layer=number
+        )
         self.feed_forward = FeedForward(options)
         self.around_self = Residual(options)
         self.around_feed_forward = Residual(options)
@@ -158,7 +170,7 @@ class DecoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         dim, bias = options.dim, options.bias
-        self.self_attention = attention.build(dim, "causal", bias=bias, layer=number)
+        self.self_attention = attention.build_self(dim, "causal", bias=bias, layer=number)
         self.cross_attention = cross.build(dim, "cross", bias=bias, layer=number)
         self.feed_forward = FeedForward(options)
         self.around_self = Residual(options)
@@ -190,3 +202,18 @@ class DecoderLayer(nn.Module):
         )
         result: Tensor = self.around_feed_forward(hidden, self.feed_forward)
         return result
+
+
+def layer_caches(
+    layers: Iterable[EncoderLayer | DecoderLayer], rows: int, *, in_place: bool = False
+) -> LayerCaches:
+    """The caches of the self-attention of layers; see :class:`heedful.layers.caches.LayerCaches`.
+
+    Args:
+        layers: the layers, first to last.
+        rows: number of rows of the search.
+        in_place: whether to read steps in place.
+    """
+    kinds = [isinstance(layer.self_attention, LinearAttention) for layer in layers]
+    linear = [number for number, one in enumerate(kinds) if one]
+    return LayerCaches(len(kinds), rows, in_place=in_place, linear=linear)

@@ -71,6 +71,7 @@ class PairAttentionSettings(PartAttentionSettings):
     @model_validator(mode="after")
     def _same_text(self) -> "PairAttentionSettings":
         for one in [] if self.cross is None else [self.cross, *(self.cross.layers or ())]:
+            one.refuse_linear()
             for key in ("positions", "mask"):
                 if getattr(one, key) is not None:
                     raise ValueError(
@@ -83,6 +84,8 @@ class PairAttentionSettings(PartAttentionSettings):
         """The settings of each layer of a part: "encoder", "decoder" or "cross"."""
         own: PartAttentionSettings | None = getattr(self, part)
         found = self.of_layers(base)
+        if part == "cross":
+            found = [one.model_copy(update={"kind": None}) for one in found]
         return found if own is None else own.of_layers(found)
 
 
@@ -115,7 +118,14 @@ def without_added(given: Any) -> Any:
 def check_layers(
     layers: Iterable[AttentionSettings], dim: int, role: Role, max_length: int
 ) -> None:
-    """Raise ValueError if the settings of a layer do not fit together."""
+    """Raise ValueError if the settings of a layer, or of all layers, do not fit together."""
+    layers = list(layers)
+    turned = layers[0].positions
+    if turned is not None and turned.relative and all(one.is_linear for one in layers):
+        raise ValueError(
+            f"the positions '{turned.name}' act within standard attention, and all layers are "
+            "linear; set model.positions = 'sinusoidal' or 'learned'"
+        )
     for one in dict.fromkeys(layers):
         if one.positions is not None and not one.positions.relative and role != "cross":
             _check_added(one)

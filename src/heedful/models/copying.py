@@ -23,8 +23,8 @@ from torch.utils.checkpoint import checkpoint
 
 from heedful.attention.normalizers import Softmax
 from heedful.attention.watching import Watchable
-from heedful.layers.caches import LayerCaches
 from heedful.layers.source_memories import SourceMemories
+from heedful.layers.transformer import layer_caches
 from heedful.models.pairs import Source
 from heedful.models.pointing import PointingState, PointingTransformer
 from heedful.models.registry import register_model
@@ -260,7 +260,7 @@ class CopyingTransformer(Transformer):
         return found
 
     def start(self, source: Source, *, in_place: bool = False) -> PointingState:
-        caches = LayerCaches(len(self.decoder), len(source.lengths))
+        caches = layer_caches(self.decoder_layers(), len(source.lengths))
         encoded, mask = self.read_source(source)
         sources = SourceMemories(self.memories(encoded), source.lengths)
         return PointingState(caches, sources, self._parts(source, encoded, mask))

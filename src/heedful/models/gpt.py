@@ -21,7 +21,7 @@ from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
-from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
+from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, layer_caches
 from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.registry import LanguageSettings, register_model
@@ -224,6 +224,10 @@ class Gpt(LanguageModel):
         embedded: Tensor = self.embeddings(tokens, first)
         return embedded
 
+    def decoder_layers(self) -> list[EncoderLayer]:
+        """The layers, first to last."""
+        return [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
+
     @property
     def embedding(self) -> nn.Embedding:
         return self.embeddings.tokens
@@ -245,7 +249,7 @@ class Gpt(LanguageModel):
         """
         if prompts.dim() != 2 or not prompts.shape[1]:
             raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
-        state = GptState(LayerCaches(len(self.layers), len(prompts), in_place=in_place))
+        state = GptState(layer_caches(self.decoder_layers(), len(prompts), in_place=in_place))
         if prompts.shape[1] > 1:
             self._read(prompts[:, :-1], state)
         return state

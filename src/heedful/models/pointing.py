@@ -23,8 +23,8 @@ from heedful.attention import Pointer
 from heedful.attention.scores import Additive
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import PAD
-from heedful.layers.caches import LayerCaches
 from heedful.layers.source_memories import SourceMemories
+from heedful.layers.transformer import layer_caches
 from heedful.models.pairs import AlignmentSource, Source
 from heedful.models.transformer import Transformer, TransformerSettings, TransformerState
 
@@ -130,7 +130,7 @@ class PointingTransformer(Transformer):
         return total, exact.detach()
 
     def start(self, source: Source, *, in_place: bool = False) -> PointingState:
-        caches = LayerCaches(len(self.decoder), len(source.lengths))
+        caches = layer_caches(self.decoder_layers(), len(source.lengths))
         encoded, mask = self.read_source(source)
         sources = SourceMemories(self.memories(encoded), source.lengths)
         return PointingState(caches, sources, self._parts(source, encoded, mask))

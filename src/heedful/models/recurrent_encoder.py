@@ -69,6 +69,7 @@ class RecurrentEncoderSettings(EncoderSettings):
     @model_validator(mode="after")
     def _attention_fits(self) -> Self:
         learned = self.pooling == "latents"
+        self.attention.refuse_linear()
         refused = ("positions", "mask") if learned else AttentionSettings.model_fields
         for key in self.attention.given():
             if key in refused and key != "normalizer":

@@ -68,6 +68,7 @@ class RecurrentAttentionSettings(AttentionSettings, PartSettings):
 
     @model_validator(mode="after")
     def _between_two_texts(self) -> "RecurrentAttentionSettings":
+        self.refuse_linear()
         for key in ("positions", "mask"):
             if getattr(self, key) is not None:
                 raise ValueError(

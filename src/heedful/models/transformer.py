@@ -23,7 +23,13 @@ from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.source_memories import SourceMemories
-from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
+from heedful.layers.transformer import (
+    Activation,
+    BlockOptions,
+    DecoderLayer,
+    EncoderLayer,
+    layer_caches,
+)
 from heedful.models.attention_settings import PairAttentionSettings, check_layers, without_added
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 from heedful.models.registry import PairSettings
@@ -273,7 +279,7 @@ class Transformer(PairModel):
             source: the sources.
             in_place: see :class:`heedful.layers.caches.LayerCaches`.
         """
-        caches = LayerCaches(len(self.decoder), len(source.lengths), in_place=in_place)
+        caches = layer_caches(self.decoder_layers(), len(source.lengths), in_place=in_place)
         memories, _ = self.encode(source)
         sources = SourceMemories(memories, source.lengths, in_place=in_place)
         return TransformerState(caches, sources)

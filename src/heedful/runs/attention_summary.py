@@ -5,10 +5,16 @@ from typing import Any
 
 from torch import nn
 
-from heedful.attention import RecurrentAttention
+from heedful.attention import LinearAttention, RecurrentAttention
 from heedful.attention.modules import Attentive
 
-_SHOWN = {"fused": "fused kernel", "tiles": "tiled kernel", "plain": "plain implementation"}
+_SHOWN = {
+    "fused": "fused kernel",
+    "tiles": "tiled kernel",
+    "plain": "plain implementation",
+    "linear": "sums in time linear in the length",
+}
+_PARTS = ("score", "normalizer", "positions", "mask", "feature_map")
 
 
 def summarise_attention(model: nn.Module) -> list[dict[str, Any]]:
@@ -18,18 +24,29 @@ def summarise_attention(model: nn.Module) -> list[dict[str, Any]]:
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, module in model.named_modules():
-        if isinstance(module, Attentive | RecurrentAttention):
+        if isinstance(module, Attentive | RecurrentAttention | LinearAttention):
             kind = _described(module)
             found.setdefault(tuple(kind.values()), {**kind, "modules": []})["modules"].append(name)
     return list(found.values())
 
 
-def _described(module: Attentive | RecurrentAttention) -> dict[str, Any]:
+def _described(module: Attentive | RecurrentAttention | LinearAttention) -> dict[str, Any]:
+    if isinstance(module, LinearAttention):
+        return {
+            **dict.fromkeys(_PARTS),
+            "score": "Linear",
+            "feature_map": type(module.feature_map).__name__,
+            "heads": module.heads,
+            "key_value_heads": module.heads,
+            "latent_size": None,
+            "computed": "linear",
+        }
     parts = {key: getattr(module, key, None) for key in ("positions", "mask")}
     return {
         "score": type(module.score).__name__,
         "normalizer": type(module.normalize).__name__,
         **{key: part and type(part).__name__ for key, part in parts.items()},
+        "feature_map": None,
         "heads": getattr(module, "heads", 1),
         "key_value_heads": getattr(module, "key_heads", 1),
         "latent_size": getattr(module, "latent_size", None),
@@ -41,7 +58,7 @@ def attention_lines(kinds: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
     """The lines of ``heedful info``."""
     lines = []
     for kind in kinds:
-        parts = [kind[key] for key in ("score", "normalizer", "positions", "mask") if kind[key]]
+        parts = [kind[key] for key in _PARTS if kind[key]]
         heads, own = kind["heads"], kind["key_value_heads"]
         counted = f"{heads} head{'s' * (heads > 1)}"
         shared = "" if own == heads else f", {own} of keys and values"

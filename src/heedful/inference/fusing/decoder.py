@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.inference.fusing.cached import FusedCache
-from heedful.inference.fusing.program import Block, Embedding, ModuleProgram
+from heedful.inference.fusing.program import Block, Embedding, ModuleProgram, self_attention_of
 from heedful.kernels.cached_attention import can_step
 from heedful.kernels.program import APPEND, READ_CACHE, Map, Memory, NotFusedError
 from heedful.layers.caches import LayerCaches
@@ -30,7 +30,7 @@ class FusedDecoder:
         embedding: Embedding,
         output: nn.Module | Map,
     ) -> None:
-        first = layers[0].self_attention
+        first = self_attention_of(layers[0])
         self._step_shape = (first.key_heads, first.head_dim)
         self._layers, self._like = len(layers), embedding.tables.symbols
         self._program = ModuleProgram(layers, embedding)
@@ -70,12 +70,13 @@ class FusedDecoder:
         return self._program.program.run(tokens, memories, None, position)
 
     def _layer(self, layer: Block, number: int) -> None:
-        if (layer.self_attention.key_heads, layer.self_attention.head_dim) != self._step_shape:
+        own = self_attention_of(layer)
+        if (own.key_heads, own.head_dim) != self._step_shape:
             raise NotFusedError
         program = self._program
         program.sublayer(
             layer.around_self,
-            lambda start: program.attend(APPEND, layer.self_attention, start, 2 * number),
+            lambda start: program.attend(APPEND, own, start, 2 * number),
         )
         if isinstance(layer, DecoderLayer):
             cross = layer.cross_attention

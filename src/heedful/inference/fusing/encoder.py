@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from heedful.attention import MultiHeadAttention
 from heedful.attention.scores import Dot, ScaledDot
 from heedful.inference.fusing.cached import FusedCache
-from heedful.inference.fusing.program import Embedding, ModuleProgram
+from heedful.inference.fusing.program import Embedding, ModuleProgram, self_attention_of
 from heedful.kernels.cached_attention import PackedSteps
 from heedful.kernels.program import SELF_ATTEND, NotFusedError
 from heedful.layers.source_memories import SourceMemories
@@ -41,7 +41,7 @@ class FusedEncoder:
         self._readers = [(reader.key_heads, reader.head_dim) for reader in readers]
 
     def _layer(self, layer: EncoderLayer) -> None:
-        program, attention = self._program, layer.self_attention
+        program, attention = self._program, self_attention_of(layer)
         program.sublayer(
             layer.around_self, lambda start: program.attend(SELF_ATTEND, attention, start)
         )

@@ -9,7 +9,6 @@ from heedful.inference.fusing import cached
 from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.program import Embedding
 from heedful.kernels.program import Tables
-from heedful.layers.transformer import EncoderLayer
 from heedful.models.gpt import Gpt, GptState
 from heedful.models.language import boundary
 
@@ -42,8 +41,7 @@ class FusedGpt:
         model, learned = self.model, self.model.embeddings.positions
         if type(learned) is not Learned:
             return None
-        blocks = [layer for layer in model.layers if isinstance(layer, EncoderLayer)]
         tables = Tables(model.embedding.weight, 1.0, learned.table.weight)
         embedding = Embedding(tables, (model.embeddings,))
         output = (model.output_table, model.bias, model.projection)
-        return fused_decoder(model, blocks, model.norm, embedding, *output)
+        return fused_decoder(model, model.decoder_layers(), model.norm, embedding, *output)

@@ -120,9 +120,16 @@ class ModuleProgram:
         self.program.norm(norm.weight, norm.bias, norm.eps, start, to)
 
 
+def self_attention_of(layer: Block) -> MultiHeadAttention:
+    """The self-attention of a block; raises NotFusedError if it is linear."""
+    if not isinstance(layer.self_attention, MultiHeadAttention):
+        raise NotFusedError
+    return layer.self_attention
+
+
 def _attentions(layer: Block) -> Iterator[MultiHeadAttention]:
-    """The attention modules of a block."""
-    yield layer.self_attention
+    """The attention modules of a block; raises NotFusedError if one is linear."""
+    yield self_attention_of(layer)
     if isinstance(layer, DecoderLayer):
         yield layer.cross_attention
 

@@ -12,9 +12,8 @@ from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.encoder import fused_encoder
 from heedful.inference.fusing.program import Embedding
 from heedful.kernels.program import Tables
-from heedful.layers.caches import LayerCaches
 from heedful.layers.source_memories import SourceMemories
-from heedful.layers.transformer import EncoderLayer
+from heedful.layers.transformer import EncoderLayer, layer_caches
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerState
 
@@ -56,7 +55,7 @@ class FusedTransformer:
         )
         sources = self._sources(source)
         in_place = cached.reads_in_place(model.target_embedding.weight)
-        caches = LayerCaches(len(model.decoder), len(source.lengths), in_place=in_place)
+        caches = layer_caches(model.decoder_layers(), len(source.lengths), in_place=in_place)
         return FusedTransformerState(caches, sources, fused)
 
     def step(

@@ -6,6 +6,7 @@ from heedful.attention.settings import AttentionSettings
 from heedful.basics.errors import UserError
 
 _PLAIN = {
+    "kind": "standard",
     "score": "scaled-dot",
     "normalizer": "softmax",
     "mask": "none",
