@@ -15,6 +15,7 @@ Example:
 
 from heedful.attention import feature_maps, heads, masks, normalizers, positions, scores
 from heedful.attention.axial import AxialAttention
+from heedful.attention.caches import PagedCache, StaticCache
 from heedful.attention.coverage import coverage_loss
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
@@ -49,8 +50,10 @@ __all__ = [
     "LinearState",
     "Memory",
     "MultiHeadAttention",
+    "PagedCache",
     "Pointer",
     "RecurrentAttention",
+    "StaticCache",
     "StructuredSelfAttention",
     "attend",
     "attention_weights",
