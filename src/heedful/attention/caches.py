@@ -6,9 +6,10 @@
 
 Rows of a batch may have different lengths: a row's first key is at position 0, and ``causal()``
 with the positions of the queries masks the places after them, which are empty. A
-:class:`StaticCache` has tensors of constant shapes, so that a compiled step is compiled once. A :class:`PagedCache` has pages
-that rows take as they grow and share after a fork (Kwon et al. 2023, "Efficient Memory Management
-for Large Language Model Serving with PagedAttention", section 4). Both can store 8-bit integers.
+:class:`StaticCache` has tensors of constant shapes, so that a compiled step is compiled once. A
+:class:`PagedCache` has pages that rows take as they grow and share after a fork (Kwon et al. 2023,
+"Efficient Memory Management for Large Language Model Serving with PagedAttention", section 4). Both
+can store 8-bit integers.
 Shapes: B rows, G heads of keys and values, L places, S places of a page, D and E widths.
 """
 
