@@ -58,7 +58,9 @@ def numbers(text: str) -> Any:
 def test_alignment_is_drawn_and_read_out(chromium: Any, tmp_path: Path) -> None:
     trace = pair_trace()
     with opened(chromium, exported(tmp_path, trace)) as it:
-        assert it.page.locator("[role=tab]").all_text_contents() == ["Alignment", "Heads", "Steps"]
+        tabs = it.page.locator("[role=tab]").all_text_contents()
+        assert tabs == ["Links", "Alignment", "Heads", "Steps"]
+        it.tab("alignment")
         it.page.focus("canvas.heed-matrix >> visible=true")
         it.page.keyboard.press("ArrowDown")
         it.page.keyboard.press("ArrowRight")
@@ -75,10 +77,11 @@ def test_alignment_is_drawn_and_read_out(chromium: Any, tmp_path: Path) -> None:
 def test_csv_has_the_trace_s_numbers(chromium: Any, tmp_path: Path) -> None:
     trace = pair_trace()
     with opened(chromium, exported(tmp_path, trace)) as it:
+        it.tab("alignment")
         whole = it.saved("csv").decode()
         it.page.click("[role=radio]:text-is('Links')")
         hard = it.saved("csv").decode()
-        it.page.click("text=Words")
+        it.page.click("[role=radio]:text-is('Words') >> visible=true")
         it.page.click("[role=radio]:text-is('Weights')")
         words = it.saved("csv").decode()
         it.tab("heads")
@@ -219,6 +222,7 @@ def test_a_file_says_how_faithful_its_attention_was(chromium: Any, tmp_path: Pat
 def test_right_to_left_columns_run_from_the_right(chromium: Any, tmp_path: Path) -> None:
     trace = pair_trace(source=HEBREW)
     with opened(chromium, exported(tmp_path, trace)) as it:
+        it.tab("alignment")
         it.page.focus("canvas.heed-matrix >> visible=true")
         it.page.keyboard.press("ArrowLeft")  # on to the second word, which stands to the left
         assert "הקטן" in it.page.inner_text(".heed-readout >> visible=true")
@@ -287,7 +291,8 @@ def _luminance(colour: list[int]) -> float:
 
 def test_one_axis_has_heads_and_no_alignment(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, exported(tmp_path, one_axis_trace(9, 12, 12))) as it:
-        assert it.page.get_attribute("[data-panel=heads]", "aria-selected") == "true"
+        assert it.page.get_attribute("[data-panel=links]", "aria-selected") == "true"
+        it.tab("heads")
         assert it.page.locator(".heed-thumbnail").count() == 144
         it.tab("steps")
         assert "Step 1 of 9: at token0" in it.page.inner_text(".heed-steps .heed-readout")

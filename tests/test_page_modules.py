@@ -131,7 +131,7 @@ widget.render({{ model, el: document.getElementById("cell") }});
     place = tmp_path / "notebook.html"
     place.write_text(text, encoding="utf-8")
     with opened(chromium, place.as_uri()) as it:
-        it.page.wait_for_selector("#cell .heedful canvas.heed-matrix")
+        it.page.wait_for_selector("#cell .heedful .heed-link-token")
         it.tab("heads")
         it.page.wait_for_selector(".heed-legend li")
         assert it.saved("csv").startswith(b'"",The,small')

@@ -158,7 +158,7 @@ def test_another_hypothesis_is_looked_at(chromium: Any, address: str) -> None:
         assert second != first
         it.tab("alignment")
         it.page.wait_for_selector("text=From ")
-        it.page.click("[role=radio] >> text=Words")
+        it.page.click("[role=radio] >> text=Words >> visible=true")
         rows = list(csv.reader(io.StringIO(it.saved("csv").decode())))
         assert [row[0] for row in rows[1:]] == second.split()
         assert rows[0][1:] == TEXT.split()
@@ -219,7 +219,7 @@ def test_by_keyboard_alone(chromium: Any, address: str) -> None:
         )
         it.page.evaluate("document.activeElement.blur()")
         until("[role=tab]")
-        for _ in range(2):
+        for _ in range(3):
             keys.press("ArrowRight")
         assert it.page.get_attribute("[data-panel=heads]", "aria-selected") == "true"
         it.page.wait_for_selector(".heed-legend li")

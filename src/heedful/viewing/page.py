@@ -104,7 +104,14 @@ def page_data(traces: Trace | Sequence[Trace]) -> dict[str, Any]:
 
 def style() -> str:
     """All style sheets, concatenated."""
-    sheets = ("style.css", "panels.css", "desk.css", "text_panels.css", "axis_views.css")
+    sheets = (
+        "style.css",
+        "panels.css",
+        "desk.css",
+        "text_panels.css",
+        "axis_views.css",
+        "links.css",
+    )
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in sheets)
 
 

@@ -4,6 +4,7 @@ import { alignmentPanel } from "./alignment.js";
 import { comparePanel } from "./compare.js";
 import { selectField, element, messageOf, rovingTabindex } from "./elements.js";
 import { headsPanel } from "./heads.js";
+import { linksPanel } from "./links.js";
 import { faithfulnessNote } from "./faithfulness.js";
 import { SavedInputs } from "./saved_inputs.js";
 import { viewTitle } from "./axis_views.js";
@@ -16,6 +17,9 @@ import { stepsPanel } from "./steps.js";
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Models} Models */
 /** @typedef {import("./types.js").Start} Start */
+
+// With more tokens, the first panel is a matrix.
+const MANY_TOKENS = 200;
 
 /**
  * Render the page in `root`.
@@ -107,7 +111,7 @@ async function loadPanels(page, models, start) {
   const panels = declared.map(({ name, title, models: own }, i) => ({
     .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), target === name ? start : {})), title,
   }));
-  panels.push(alignmentPanel(page), headsPanel(page), stepsPanel(page));
+  panels.push(linksPanel(page), alignmentPanel(page), headsPanel(page), stepsPanel(page));
   if (known.length + models.traces.length > 1) panels.push(comparePanel(page, models));
   for (const panel of panels) {
     panel.body.setAttribute("role", "tabpanel");
@@ -142,7 +146,9 @@ async function firstPanel(page, panels) {
   if (panels[0].hasInput || !subject) return panels[0].name;
   try {
     const { alignment, summary } = await page.session.current();
-    if (!alignment) return "heads";
+    const longest = Math.max(...Object.values(summary.labels).map((labels) => labels.length), 0);
+    if (!summary.maps.length || longest > MANY_TOKENS) return alignment ? "alignment" : "heads";
+    if (!alignment) return summary.maps.some((map) => !summary.kinds[map.key_axis].extent.length) ? panels[0].name : "heads";
     return viewTitle(summary.kinds[summary.maps[alignment.map].key_axis]) ? "steps" : panels[0].name;
   } catch {
     return panels[0].name;
