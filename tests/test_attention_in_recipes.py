@@ -256,6 +256,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"latent_size": 4, "score": "dot"}, "has the score scaled-dot only"),
     ({"latent_size": 4, "positions": "alibi"}, "rotary positions or none, not 'alibi'"),
     ({"latent_size": 4, "rotary_size": 4}, "set positions = 'rotary'"),
+    ({"rotary_size": 4}, "set latent_size, too"),
     ({"latent_size": 4, "rotary_size": 3}, "should be a multiple of 2"),
     ({"mask": "top-blocks"}, "it is for attention that is causal"),
     ({"decoder": {"mask": "top-blocks", "score": "gaussian"}}, "choose the score scaled-dot"),

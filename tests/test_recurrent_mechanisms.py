@@ -92,6 +92,12 @@ def test_steps_are_teacher_forcing(table: dict[str, Any]) -> None:
     assert not weights[0, :, :, 2:].any(), "padding has weight"
 
 
+@pytest.mark.parametrize("name", ["bahdanau", "luong-general"])
+def test_steps_read_latent_vectors(name: str) -> None:
+    table = {"name": name, "score": "scaled-dot", "latent_size": 3, "heads": 2}
+    test_steps_are_teacher_forcing({**SIZES, "attention": table})
+
+
 def test_a_name_stands_for_its_parts() -> None:
     model = model_of({**SIZES, "attention": "bahdanau"})
     own = model.decoder.attention
@@ -160,6 +166,8 @@ def test_rewards_are_known_from_the_normalizer() -> None:
         ({"score": "exp-dot"}, "choose the normalizer plain-sum"),
         ({"score": {"name": "location", "positions": 3}}, "set positions of the score to 16"),
         ({"heads": 3}, "is not a multiple of heads 3"),
+        ({"latent_size": 3}, "has the score scaled-dot only"),
+        ({"heads": 2, "rotary_size": 4}, "this attention has no rotary_size"),
         ({"name": "luong"}, "Input should be 'none', 'bahdanau'"),
     ],
     ids=str,

@@ -162,6 +162,8 @@ class AttentionSettings(Settings):
         self._refuse_past()
         if self.latent_size:
             return self._latent(dim, role, key_dim=key_dim, bias=bias, max_length=max_length)
+        if self.rotary_size is not None and self.latent_size is None:
+            raise ValueError("rotary_size is a setting of latent attention: set latent_size, too")
         heads, key_heads = self.heads or 1, self.key_value_heads
         maps = 2 * heads if self.mixing == "differential" else heads
         if dim % maps:

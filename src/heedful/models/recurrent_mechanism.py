@@ -44,7 +44,10 @@ _NORMALIZERS: dict[str, NormalizerSettings] = {
     "hard-reinforce": SampledHard.Settings(),
     "hard-gumbel": GumbelStraightThrough.Settings(),
 }
-_OF_HEADS = ("heads", "key_value_heads", "join", "query_key_norm", "mixing", "gate")
+_OF_HEADS = (
+    *("heads", "key_value_heads", "latent_size", "join"),
+    *("query_key_norm", "mixing", "gate"),
+)
 """Settings of several heads; with any of them, queries, keys and values are projected."""
 
 
@@ -69,7 +72,7 @@ class RecurrentAttentionSettings(AttentionSettings, PartSettings):
     @model_validator(mode="after")
     def _between_two_texts(self) -> "RecurrentAttentionSettings":
         self.refuse_linear()
-        for key in ("positions", "mask"):
+        for key in ("positions", "mask", "rotary_size"):
             if getattr(self, key) is not None:
                 raise ValueError(
                     f"this attention has no {key}: its queries and keys are positions of two "
