@@ -143,14 +143,32 @@ def test_the_translation_can_be_selected_and_copied(chromium: Any, address: str)
         assert it.page.evaluate("getSelection().toString().trim()") == text.strip()
         it.page.wait_for_selector(".heed-menu", state="detached")
         it.page.evaluate("getSelection().removeAllRanges()")
-        first = it.page.locator(".heed-target .heed-word").nth(0).bounding_box()
-        second = it.page.locator(".heed-target .heed-word").nth(1).bounding_box()
+        first = it.page.locator(".heed-target .heed-word").nth(3).bounding_box()
+        second = it.page.locator(".heed-target .heed-word").nth(4).bounding_box()
         it.page.mouse.move(first["x"] + 2, first["y"] + first["height"] / 2)
         it.page.mouse.down()
         it.page.mouse.move(second["x"] + second["width"] - 2, second["y"] + second["height"] / 2)
         it.page.mouse.up()
         assert len(it.page.evaluate("getSelection().toString()").split()) == 2
         assert it.page.locator(".heed-menu").count() == 0
+        it.page.click("text=Alternatives for the selected words")
+        it.page.wait_for_selector(".heed-menu button")
+        options = it.page.locator(".heed-menu button span").all_text_contents()
+        assert len(set(options)) == len(options) > 1
+        words = text.split()
+        chosen = next(one for one in options if one.split() != words[3:5])
+        it.page.click(f".heed-menu button >> nth={options.index(chosen)}")
+        it.page.wait_for_selector(".heed-forced")
+        after = it.page.inner_text(".heed-target").split()
+        assert after[:3] == words[:3]
+        assert " ".join(after[3:]).startswith(chosen)
+        variants = it.page.evaluate(
+            "import('/page/phrase.js').then(({ phraseVariant: of }) =>"
+            " [of('a b c d', 'a x y c d', 1, 1), of('a b c', 'a b c', 0, 1), of('a b', 'z', 0, 1)])"
+        )
+        assert variants == ["x y", "a b", "z"]
+        it.page.click("text=Remove the chosen words")
+        it.page.wait_for_selector(".heed-forced", state="detached")
         it.page.click("text=Copy")
         it.page.wait_for_selector("text=Copied")
         assert it.page.evaluate("navigator.clipboard.readText()") == text

@@ -3,6 +3,7 @@
 import { percent } from "./bars.js";
 import { element, messageOf, rovingTabindex, focusItem } from "./elements.js";
 import { splitWords } from "./linked_texts.js";
+import { phraseVariant } from "./phrase.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./sentence_row.js").SentenceRow} SentenceRow */
@@ -28,13 +29,19 @@ export class AlternativesMenu {
     });
   }
 
-  /** @param {SentenceRow} row @param {string} model @param {number} word @param {HTMLElement} span */
-  async open(row, model, word, span) {
+  /**
+   * @param {SentenceRow} row
+   * @param {string} model
+   * @param {number} word
+   * @param {HTMLElement} span
+   * @param {number} [last] the last word, for the alternatives of a phrase
+   */
+  async open(row, model, word, span, last = word) {
     this.close();
     const at = splitWords(row.text)[word];
     if (!at) return;
     const prefix = row.text.slice(0, at.start);
-    const menu = element("div", { class: "heed-menu", role: "menu", "aria-label": `Alternatives for ${at.word}` }, "…");
+    const menu = element("div", { class: "heed-menu", role: "menu", "aria-label": `Alternatives for ${row.text.slice(at.start, endOf(row.text, last))}` }, "…");
     this.menu = menu;
     this.row = row;
     row.linked.pin(word);
@@ -52,8 +59,10 @@ export class AlternativesMenu {
     try {
       const { alternatives } = await this.page.provider.alternatives({ model, text: row.result.source, prefix, count: COUNT });
       if (this.menu !== menu) return;
-      menu.replaceChildren(...alternatives.map((one) => this.option(row, one, prefix, word)));
-      if (!alternatives.length) menu.textContent = "No alternatives.";
+      const texts = alternatives.map((one) => (last > word ? phraseVariant(row.text, one.text, word, last) : one.word));
+      const different = alternatives.filter((_, i) => texts[i] && texts.indexOf(texts[i]) === i);
+      menu.replaceChildren(...different.map((one) => this.option(row, one, prefix, texts[alternatives.indexOf(one)], word)));
+      if (!different.length) menu.textContent = "No alternatives.";
       place(menu, span, this.panel);
       rovingTabindex(menu, "button", () => 1);
       focusItem([...menu.querySelectorAll("button")], 0);
@@ -62,13 +71,13 @@ export class AlternativesMenu {
     }
   }
 
-  /** @param {SentenceRow} row @param {import("./types.js").Alternative} one @param {string} prefix @param {number} word */
-  option(row, one, prefix, word) {
+  /** @param {SentenceRow} row @param {import("./types.js").Alternative} one @param {string} prefix @param {string} text @param {number} word */
+  option(row, one, prefix, text, word) {
     const bar = element("i", { class: "heed-share", "aria-hidden": "true" });
     bar.style.inlineSize = `${Math.min(one.probability, 1) * 100}%`;
     return element("button", {
-      type: "button", role: "menuitem", tabindex: -1, title: one.text, onclick: () => this.chosen(row, prefix + one.word, word),
-    }, bar, element("span", { dir: "auto" }, one.word), element("small", {}, percent(one.probability)));
+      type: "button", role: "menuitem", tabindex: -1, title: one.text, onclick: () => this.chosen(row, prefix + text, word),
+    }, bar, element("span", { dir: "auto" }, text), element("small", {}, percent(one.probability)));
   }
 
   close() {
@@ -78,6 +87,16 @@ export class AlternativesMenu {
     this.menu = null;
     for (const span of this.row.target.querySelectorAll("[aria-expanded]")) span.removeAttribute("aria-expanded");
   }
+}
+
+/**
+ * Where a word of a text ends.
+ * @param {string} text
+ * @param {number} word
+ */
+function endOf(text, word) {
+  const at = splitWords(text)[word];
+  return at ? at.start + at.word.length : text.length;
 }
 
 /**

@@ -5,9 +5,9 @@ import { element } from "./elements.js";
 
 /**
  * The translation and what belongs to it.
- * @param {{copy: () => void, reset: () => void}} callbacks
+ * @param {{copy: () => void, reset: () => void, phrase: () => void}} callbacks
  */
-export function makeOutput({ copy, reset }) {
+export function makeOutput({ copy, reset, phrase }) {
   const heading = element("h2", {}, "Translation");
   const place = element("div", { class: "heed-translation" });
   const warningPlace = element("div");
@@ -15,13 +15,15 @@ export function makeOutput({ copy, reset }) {
   const score = element("div", { class: "heed-detail heed-score" });
   const copyButton = element("button", { type: "button", class: "heed-button", onclick: copy }, "Copy");
   const resetButton = element("button", { type: "button", class: "heed-button", onclick: reset }, "Remove the chosen words");
+  const phraseButton = element("button", { type: "button", class: "heed-button", onclick: phrase }, "Alternatives for the selected words");
+  phraseButton.hidden = true;
   const memory = element("ol", { class: "heed-best", "aria-label": "Translations in the memory" });
   const memorySection = element("section", { class: "heed-memory" }, element("h2", {}, "Translation memory"), memory);
   const body = element(
     "section", { class: "heed-output", "aria-label": "Translation" }, heading, place, warningPlace, status,
-    element("div", { class: "heed-tools heed-actions" }, copyButton, score, resetButton), memorySection,
+    element("div", { class: "heed-tools heed-actions" }, copyButton, score, phraseButton, resetButton), memorySection,
   );
-  return { body, heading, place, warningPlace, status, score, copyButton, resetButton, memory, memorySection };
+  return { body, heading, place, warningPlace, status, score, copyButton, phraseButton, resetButton, memory, memorySection };
 }
 
 /** The details of the chosen sentence, and the list of sentences. */

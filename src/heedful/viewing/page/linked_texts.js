@@ -20,6 +20,8 @@ export function splitWords(text) {
   return found;
 }
 
+const ENDS = ["pointerup", "pointercancel", "dragend"];
+
 /**
  * @typedef {object} Links
  * @property {import("./types.js").SoftRow[] | null} soft one row per target word
@@ -44,6 +46,7 @@ export class LinkedTexts {
       place.addEventListener("pointerleave", () => this.highlight(side, -1));
       place.addEventListener("focusin", (event) => this.highlight(side, this.wordOf(side, event)));
       place.addEventListener("focusout", () => this.highlight(side, -1));
+      place.addEventListener("pointerdown", () => this.letSelect(side));
       place.addEventListener("click", (event) => this.clicked(side, event));
       place.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
@@ -51,6 +54,21 @@ export class LinkedTexts {
         this.open(side, this.wordOf(side, event));
       });
     }
+  }
+
+  /**
+   * While a pointer is down, words cannot have the focus: a browser does not begin to select text in them otherwise.
+   * @param {TextSide} side
+   */
+  letSelect(side) {
+    const words = this.words[side];
+    const stop = Math.max(0, words.findIndex((word) => word.tabIndex === 0));
+    for (const word of words) word.removeAttribute("tabindex");
+    const restore = () => {
+      for (const name of ENDS) window.removeEventListener(name, restore);
+      words.forEach((word, i) => (word.tabIndex = i === stop ? 0 : -1));
+    };
+    for (const name of ENDS) window.addEventListener(name, restore);
   }
 
   /**

@@ -54,7 +54,7 @@ export class MatrixView {
       "div", { class: "heed-zoom", role: "group", "aria-label": "Zoom" },
       button("−", "Zoom out", () => this.zoomBy(1 / STEP)),
       button("+", "Zoom in", () => this.zoomBy(STEP)),
-      button("Fit", "Show the whole matrix", () => this.zoomTo(1)),
+      button("Fit", "Fit the whole matrix", () => this.zoomTo(1)),
     );
     group.hidden = true;
     return group;

@@ -63,8 +63,8 @@ class Tag {
       const fill = element("i", {});
       fill.style.inlineSize = `${probability * 100}%`;
       return element(
-        "button", { type: "button", tabindex: i ? -1 : 0, "data-word": i, "aria-label": `${word}: ${tag}, ${percent(probability)}` },
-        element("span", { dir: "auto" }, word), element("small", {}, tag), element("span", { class: "heed-probability" }, fill),
+        "button", { type: "button", tabindex: i ? -1 : 0, "data-word": i, "aria-label": `${word} ${tag}, ${percent(probability)}` },
+        element("span", { dir: "auto" }, word), " ", element("small", {}, tag), element("span", { class: "heed-probability" }, fill),
       );
     }));
     this.showReadout(null);

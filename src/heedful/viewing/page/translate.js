@@ -8,6 +8,7 @@ import { DeskFiles } from "./desk_files.js";
 import { DeskInput, languageName } from "./desk_input.js";
 import { copyText, describeScore, formatFindings, hypothesisItem } from "./hypotheses.js";
 import { UnreachableError } from "./providers.js";
+import { selectedPhrase } from "./phrase.js";
 import { SentenceRow } from "./sentence_row.js";
 import { isFirstVisit, playLinks, welcome } from "./welcome.js";
 
@@ -32,6 +33,8 @@ class Translate {
     this.model = (models.find(({ name }) => name === before?.model) ?? models[0])?.name ?? "";
     /** @type {SentenceRow[]} */
     this.rows = [];
+    /** @type {ReturnType<typeof selectedPhrase>} the selected words of a translation */
+    this.phrase = null;
     /** @type {SentenceRow | null} the row that the other panels show */
     this.row = null;
     /** @type {import("./session.js").Subject | null} */
@@ -52,7 +55,13 @@ class Translate {
       modelChosen: (name) => this.setModel(name),
       swapped: (name) => this.swap(name),
     });
-    this.out = makeOutput({ copy: () => this.copy(), reset: () => this.row && this.continueFrom(this.row, "", 0) });
+    this.out = makeOutput({ copy: () => this.copy(), reset: () => this.row && this.continueFrom(this.row, "", 0), phrase: () => this.openPhrase() });
+    document.addEventListener("selectionchange", () => {
+      // The selection ends when the button is pressed; the button then still has its phrase.
+      const phrase = selectedPhrase(this.rows);
+      if (phrase || !this.out.phraseButton.matches(":hover, :focus")) this.phrase = phrase;
+      this.out.phraseButton.hidden = !this.phrase;
+    });
     this.details = makeDetails();
     this.notice = element("p", { class: "heed-notice", role: "alert" });
     this.welcomePlace = element("div");
@@ -230,6 +239,13 @@ class Translate {
     this.showMemory(result?.match ?? null);
     this.details.checks.show(row?.hypothesis.findings, result?.source ?? "", row?.text ?? "");
     this.updateSubject(row?.text ?? "", reason);
+  }
+
+  openPhrase() {
+    if (!this.phrase) return;
+    const { row, first, last } = this.phrase;
+    this.choose(row);
+    this.menu.open(row, this.model, first, row.linked.words.target[first], last);
   }
 
   /**
