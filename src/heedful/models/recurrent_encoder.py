@@ -70,7 +70,9 @@ class RecurrentEncoderSettings(EncoderSettings):
     def _attention_fits(self) -> Self:
         learned = self.pooling == "latents"
         self.attention.refuse_linear()
-        refused = ("positions", "mask") if learned else AttentionSettings.model_fields
+        refused = (
+            ("positions", "mask", "rotary_size") if learned else AttentionSettings.model_fields
+        )
         for key in self.attention.given():
             if key in refused and key != "normalizer":
                 raise ValueError(
