@@ -220,3 +220,33 @@ def test_causal_text_has_arcs_to_earlier_tokens_only(chromium: Any, tmp_path: Pa
         said = it.page.inner_text(".heed-links-readout")
         assert "d reads " in said
         assert " · d is read by " in said
+
+
+def test_present_mode_fills_the_screen(chromium: Any, tmp_path: Path) -> None:
+    path = tmp_path / "view.html"
+    export_html([pair_trace(), one_axis_trace(9, 2)], path)
+    for width, height in ((1024, 768), (3840, 2160)):
+        size = {"width": width, "height": height}
+        with opened(chromium, path.as_uri(), viewport=size) as it:
+            ready(it)
+            it.tab("heads")
+            it.page.keyboard.press("p")
+            it.page.wait_for_selector(".heed-present .heed-link-token >> visible=true")
+            it.page.wait_for_timeout(100)
+            stage = it.page.locator(".heed-links-stage").bounding_box()
+            assert stage["height"] > 0.75 * height
+            assert it.page.evaluate("document.documentElement.scrollHeight") <= height
+            assert it.page.locator("button >> visible=true").count() == len(SOURCE + WRITTEN)
+            font = it.page.eval_on_selector(
+                ".heed-link-token", "(one) => parseFloat(getComputedStyle(one).fontSize)"
+            )
+            assert font >= height / 24
+            it.page.keyboard.press("ArrowRight")
+            it.page.wait_for_selector(".heed-link-token:text-is('token8')")
+            it.page.keyboard.press("ArrowLeft")
+            it.page.wait_for_selector(".heed-link-token:text-is('Hund')")
+            it.page.keyboard.press("Space")
+            it.page.wait_for_selector(".heed-link-token[data-state=unwritten]", state="attached")
+            it.page.keyboard.press("Escape")
+            assert it.page.is_visible(".heed-tabs")
+            assert it.page.locator(".heed-links-stage").bounding_box()["height"] < 500

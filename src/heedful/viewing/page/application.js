@@ -8,6 +8,7 @@ import { linksPanel } from "./links.js";
 import { faithfulnessNote } from "./faithfulness.js";
 import { SavedInputs } from "./saved_inputs.js";
 import { viewTitle } from "./axis_views.js";
+import { presentButton } from "./present.js";
 import { RequestError } from "./providers.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
@@ -194,7 +195,7 @@ function header(page, models, tabs, changed) {
     element("h1", { class: "heed-name" }, "heedful"),
     title ? element("span", { class: "heed-title", dir: "auto", title }, title) : "",
     several ? traces.field : "",
-    tabs, themeSwitch(page.root, changed),
+    tabs, presentButton(page, models, changed), themeSwitch(page.root, changed),
   );
 }
 

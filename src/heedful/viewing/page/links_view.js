@@ -6,7 +6,7 @@ import { placeTokens } from "./links_layout.js";
 import { paintLinks } from "./links_painting.js";
 import { collectLinks, linksOf } from "./links_scene.js";
 import { formatWeight, isRightToLeft, topIndices } from "./matrices.js";
-import { themeOf } from "./painting.js";
+import { isPresenting } from "./present.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./links_scene.js").Strand} Strand */
@@ -43,8 +43,6 @@ export class LinksView {
     this.page = page;
     this.said = said;
     this.threshold = 0.01;
-    /** @type {number | null} the height to fill */
-    this.room = null;
     /** @type {LinkPicture | null} */
     this.picture = null;
     /** @type {Links | null} */
@@ -177,13 +175,20 @@ export class LinksView {
     return { widths, joined: words.map((word, i) => i > 0 && word >= 0 && word === words[i - 1]), mirrored: isRightToLeft(labels) };
   }
 
+  /** In present mode, the height of the window without the title and the line below; else null. */
+  heightToFill() {
+    if (!isPresenting(this.page)) return null;
+    const line = Math.max(18, Math.min(window.innerWidth, window.innerHeight) * 0.024);
+    return Math.max(240, window.innerHeight - (this.body.getBoundingClientRect().top + window.scrollY) - line * 4.5);
+  }
+
   layout() {
     const { picture } = this;
     const width = this.body.clientWidth;
     if (!picture || !width) return;
     const placed = placeTokens(
       this.side(picture.columns, picture.columnWords), picture.own ? null : this.side(picture.rows, picture.rowWords),
-      { width, height: this.room, causal: picture.causal, strands: picture.strands.length },
+      { width, height: this.heightToFill(), causal: picture.causal, strands: picture.strands.length },
     );
     this.placed = placed;
     const { scene } = placed;
