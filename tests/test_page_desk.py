@@ -114,7 +114,7 @@ def test_each_sentence_has_a_row_with_all_views(chromium: Any, address: str) -> 
         rows = it.page.locator(".heed-rows .heed-target").all_inner_texts()
         assert whole.split() == " ".join(rows).split()
         it.page.click(".heed-rows > li >> nth=1 >> text=Look inside")
-        it.page.wait_for_selector("[data-panel=alignment][aria-selected=true]")
+        it.page.wait_for_selector(".heed-inside + [role=tab][aria-selected=true]")
         it.tab("heads")
         it.page.wait_for_selector(".heed-legend li")
         it.page.select_option(".heed-panel:not([hidden]) select >> nth=0", label="Encoder")
