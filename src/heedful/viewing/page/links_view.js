@@ -307,7 +307,10 @@ export class LinksView {
         const share = isolated && isolated.side === side && isolated.at === at ? -1 : linked[side].get(at) ?? 0;
         const state = share < 0 ? "isolated" : share > 0 ? "linked" : side === "query" && at >= this.upto ? "unwritten" : "";
         if (token.dataset.state !== state) token.dataset.state = state;
-        token.style.setProperty("--heed-share", share > 0 ? (0.08 + 0.5 * Math.min(share, 1)).toFixed(2) : "0");
+        const colour = share > 0 ? (0.08 + 0.5 * Math.min(share, 1)).toFixed(2) : "";
+        if (token.dataset.share === colour) return;
+        token.dataset.share = colour;
+        token.style.setProperty("--heed-share", colour || "0");
       });
     }
   }
