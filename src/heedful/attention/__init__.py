@@ -33,6 +33,7 @@ from heedful.attention.linear import (
 from heedful.attention.linear_heads import LinearAttention
 from heedful.attention.modules import Attention, Memory
 from heedful.attention.multi_head import MultiHeadAttention
+from heedful.attention.packed import attend_packed
 from heedful.attention.pointer import Pointer
 from heedful.attention.recurrent import AttentionState, RecurrentAttention
 from heedful.attention.structured import StructuredSelfAttention
@@ -56,6 +57,7 @@ __all__ = [
     "StaticCache",
     "StructuredSelfAttention",
     "attend",
+    "attend_packed",
     "attention_weights",
     "coverage_loss",
     "disagreement",
