@@ -1,8 +1,11 @@
 """Examples: the items of a corpus."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 from heedful.basics.errors import UserError
+
+T = TypeVar("T")
 
 
 class Pair(NamedTuple):
@@ -35,7 +38,7 @@ class Labelled(NamedTuple):
 
 
 class Tagged(NamedTuple):
-    """The words of a sentence and a tag for each."""
+    """The words of a sentence and a tag for each; the tag is empty for a word without one."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -47,8 +50,8 @@ class Tagged(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The tags."""
-        return self.tags
+        """The tags of the words that have one."""
+        return tuple(tag for tag in self.tags if tag)
 
     @property
     def identity(self) -> str:
@@ -59,6 +62,11 @@ class Tagged(NamedTuple):
     def text(self) -> str:
         """The whole text: the words, joined by spaces."""
         return " ".join(self.words)
+
+
+def tagged_only(example: Tagged, items: Sequence[T]) -> list[T]:
+    """Those of ``items``, one for each word, whose word has a tag."""
+    return [item for item, tag in zip(items, example.tags, strict=True) if tag]
 
 
 class Document(str):

@@ -112,6 +112,14 @@ class TaggedData(ExampleData):
 
     column: str = "upos"
     """The column of CoNLL-U that has the tags."""
+    untagged: str | None = Field(None, min_length=1)
+    """The tag that stands for no tag: its words are read, but neither trained nor scored."""
+
+    def read(self, files: Sequence[str]) -> Iterator[Tagged]:
+        for example in super().read(files):
+            assert isinstance(example, Tagged)
+            tags = tuple("" if tag == self.untagged else tag for tag in example.tags)
+            yield Tagged(example.words, tags)
 
     def read_files(self, files: Sequence[str]) -> Iterator[Tagged]:
         return read_tagged(files, column=self.column, encoding=self.encoding)

@@ -108,11 +108,13 @@ def tagged_rows(
     """The windows of a sentence, of at most ``limit`` tokens with BEGIN and END.
 
     Yields:
-        A window's tokens; for each token, 1 + the number of its word's tag, or 0 within a word.
+        A window's tokens; for each token, 1 + the number of its word's tag, or 0 within a word and
+        for words without a tag.
     """
     tokens, firsts = encode_words(vocabulary, example.words)
     tags = [0] * len(tokens)
     for place, tag in zip(firsts, example.tags, strict=True):
-        tags[place] = 1 + numbers[tag]
+        if tag:
+            tags[place] = 1 + numbers[tag]
     for start, end in spans(len(tokens), room_for_text(limit)):
         yield tokens[start:end], tags[start:end]

@@ -15,7 +15,7 @@ from heedful.attention import watch
 from heedful.attention.disagreement import disagreement
 from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST
-from heedful.data.examples import Labelled, Tagged
+from heedful.data.examples import Labelled, Tagged, tagged_only
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.evaluation.classification import score_classification, score_tagging
 from heedful.inference.batches import Item, padded, token_batches
@@ -162,8 +162,9 @@ class TaggingTask(LabelTask[Tagged, Tagger]):
 
     def _measure(self) -> Validation:
         found = self.reader.tag([example.words for example in self.validation])
-        gold = [example.tags for example in self.validation]
-        report = score_tagging(gold, found, labels=self.reader.tags, worst=0)
+        gold = [example.labels for example in self.validation]
+        chosen = list(map(tagged_only, self.validation, found))
+        report = score_tagging(gold, chosen, labels=self.reader.tags, worst=0)
         shown = [
             Sample(
                 " ".join(example.words),
