@@ -350,13 +350,22 @@ def test_long_sequences_are_drawn_soon(
             it.page.get_attribute("canvas.heed-matrix >> visible=true", "data-milliseconds")
         )
         canvas = it.page.locator("canvas.heed-matrix >> visible=true")
+        assert "Not all labels fit: shown are 1 of " in it.page.inner_text(
+            ".heed-chosen .heed-readout >> visible=true"
+        )
+        canvas.hover(position={"x": 300, "y": 300})
+        it.page.mouse.wheel(0, -100)  # scrolls the page
+        assert not it.page.is_visible(".heed-overview >> visible=true")
+        it.page.keyboard.down("Control")
+        it.page.mouse.wheel(0, -100)
+        it.page.keyboard.up("Control")
+        it.page.wait_for_selector(".heed-overview >> visible=true")
         canvas.focus()
         for _ in range(4):
             it.page.keyboard.press("+")
         assert it.page.is_visible(".heed-overview >> visible=true")
         box = canvas.bounding_box()
         it.page.mouse.move(box["x"] + 300, box["y"] + 300)
-        it.page.mouse.wheel(0, -400)
         before = it.page.inner_text(".heed-readout >> visible=true")
         it.page.mouse.down()
         it.page.mouse.move(box["x"] + 220, box["y"] + 220, steps=3)

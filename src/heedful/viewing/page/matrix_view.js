@@ -232,10 +232,21 @@ export class MatrixView {
     this.page.onTheme(() => this.resize());
   }
 
+  /** Which labels are shown, if there is no space for all of them. */
+  labelNote() {
+    if (!this.drawing) return "";
+    const { layout } = this.drawing;
+    const cell = this.drawing.cells(this.view);
+    const every = (/** @type {number} */ size) => Math.max(1, Math.ceil((layout.font * 1.06) / size));
+    const [down, across] = [every(cell.height), every(cell.width)];
+    if (down === 1 && across === 1) return "";
+    return ` Not all labels fit: shown are 1 of ${down} rows and 1 of ${across} columns.`;
+  }
+
   /** @param {WheelEvent} event */
   wheel(event) {
-    // If all labels are readable, there is no zoom, and the wheel scrolls the page.
-    if (this.zooming.hidden || (event.deltaY > 0 && this.view.zoom === 1)) return;
+    // The plain wheel scrolls the page; pinching on a touchpad is a wheel event with Ctrl.
+    if (!event.ctrlKey || this.zooming.hidden || (event.deltaY > 0 && this.view.zoom === 1)) return;
     event.preventDefault();
     this.zoomBy(event.deltaY < 0 ? 1.2 : 1 / 1.2, this.under(event) ?? undefined);
   }
@@ -290,11 +301,11 @@ export class MatrixView {
     if (!picture) return;
     this.readout.classList.toggle("heed-idle", !cursor);
     if (!cursor) {
-      const hint = this.zooming.hidden ? "" : " Zoom with the wheel, + and −; drag to move.";
+      const hint = this.zooming.hidden ? "" : " Zoom with Ctrl + wheel, + and −; drag to move.";
       const order = isRightToLeft(picture.columns) ? ", from right to left" : "";
       const masked = picture.causal ? "Hatched cells are masked: no position reads a later one. " : "";
       this.readout.textContent = `${masked}Rows: ${picture.rowTitle}. Columns: ${picture.columnTitle}${order}. `
-        + `Point at a cell, or use the arrow keys.${hint}`;
+        + `Point at a cell, or use the arrow keys.${hint}${this.labelNote()}`;
       return;
     }
     const place = cursor.row * picture.columns.length + cursor.column;
