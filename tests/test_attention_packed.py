@@ -64,7 +64,9 @@ def test_texts_attend_to_other_texts() -> None:
     expected = torch.cat([row[:length] for row, length in zip(batch, LENGTHS, strict=True)])
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradients(found, x, key), gradients(expected, x, key))
-    assert attend_packed(module, x[:0], LENGTHS[:0], key[:0], others[:0]).shape == (0, DIM)
+    wider = Attention(Additive(DIM, 5, 3)).double()
+    assert attend_packed(wider, x[:0], LENGTHS[:0], key[:0], others[:0]).shape == (0, 5)
+    assert attend_packed(wider, x[:0], LENGTHS[1:2], key[:2], others[:1]).shape == (0, 5)
 
 
 def test_lengths_that_do_not_match_are_refused() -> None:
@@ -75,5 +77,7 @@ def test_lengths_that_do_not_match_are_refused() -> None:
         attend_packed(module, x, torch.tensor([5, -1]))
     with pytest.raises(ValueError, match="2 lengths of queries, and 1 of keys"):
         attend_packed(module, x, torch.tensor([1, 3]), x, torch.tensor([4]))
+    with pytest.raises(ValueError, match="key_lengths without key"):
+        attend_packed(module, x, torch.tensor([4]), key_lengths=torch.tensor([4]))
     with pytest.raises(TypeError, match="must be integers"):
         attend_packed(module, x, torch.tensor([4.0]))

@@ -30,7 +30,8 @@ def attend_packed(
 
     Equal to the attention of a padded batch with ``masks.padding(key_lengths)``, in outputs and
     gradients. A text without keys gets what the module returns for queries that may attend to
-    nothing.
+    nothing. The module is called once for each pair of lengths that occurs. The lengths are read by
+    Python, so that this is not for ``torch.compile(fullgraph=True)``.
 
     Args:
         attention: a module of this library, such as ``MultiHeadAttention`` or ``LinearAttention``;
@@ -43,7 +44,8 @@ def attend_packed(
 
     Raises:
         TypeError: the lengths are not integers.
-        ValueError: the sum of the lengths differs from the number of rows, or shapes do not match.
+        ValueError: the sum of the lengths differs from the number of rows, there are lengths of
+            keys but no keys, or shapes do not match.
 
     Source: the layout of Dao et al. 2022's implementation.
 
@@ -55,6 +57,8 @@ def attend_packed(
         True
     """
     of_self = key is None
+    if of_self and key_lengths is not None:
+        raise ValueError("key_lengths without key: texts attend to themselves")
     key = query if key is None else key
     key_lengths = lengths if key_lengths is None else key_lengths
     check_inputs(query=query, key=key)
@@ -74,7 +78,7 @@ def attend_packed(
         results.append(attention(given, memory, **named).flatten(0, 1))
         places.append(rows.flatten())
     if not results:
-        return query
+        return attention(query.unsqueeze(0), key.unsqueeze(0)).squeeze(0)
     order = torch.cat(places).argsort()
     return torch.cat(results)[order]
 
