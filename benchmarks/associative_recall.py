@@ -78,9 +78,9 @@ def texts(count: int, sizes: Sequence[int], seed: str) -> Iterator[str]:
 def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--length", type=int, default=64, help="words of a text")
-    parser.add_argument("--pairs", type=int, default=12, help="keys of a text")
-    parser.add_argument("--symbols", type=int, default=64, help="different keys; as many values")
+    parser.add_argument("--length", type=int, default=48, help="words of a text")
+    parser.add_argument("--pairs", type=int, default=8, help="keys of a text")
+    parser.add_argument("--symbols", type=int, default=32, help="different keys; as many values")
     parser.add_argument("--train", type=int, default=20_000)
     parser.add_argument("--validation", type=int, default=500)
     parser.add_argument("--test", type=int, default=1_000)

@@ -153,7 +153,7 @@ def test_the_page_has_a_slider_of_steps_that_plays(chromium: Any, tmp_path: Path
     with opened(chromium, (tmp_path / "view.html").as_uri()) as it:
         it.tab("heads")
         slider = "input[aria-label=Step] >> visible=true"
-        assert it.page.inner_text(".heed-step-name") == "hop 1"
+        assert it.page.inner_text(".heed-step-name >> visible=true") == "hop 1"
         np.testing.assert_allclose(shown(it), WEIGHTS[0, 0].T, atol=0.003)
         it.page.focus(slider)
         it.page.keyboard.press("ArrowRight")

@@ -127,7 +127,7 @@ def test_the_page_has_a_field_for_each_part_of_the_input(folder: Path) -> None:
         it.errors.clear()
         it.tab("heads")
         it.page.wait_for_selector(".heed-slots >> visible=true")
-        assert it.page.inner_text(".heed-step-name") == "hop 1"
+        assert it.page.inner_text(".heed-step-name >> visible=true") == "hop 1"
         rows = it.page.locator(".heed-slots tbody th >> visible=true")
         assert rows.all_inner_texts() == STORY
 
