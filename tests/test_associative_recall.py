@@ -56,7 +56,8 @@ def test_a_text_has_room_for_its_keys(benchmark: Any, tmp_path: Path) -> None:
 
 def test_words_without_a_tag_are_neither_trained_nor_scored(folder: Path, tmp_path: Path) -> None:
     recipe = tomllib.loads((RECIPES / "associative-recall-gpt.toml").read_text())
-    recipe["model"]["language_model"] |= {"hidden_size": 8, "attention": {"kind": "linear"}}
+    recipe["model"]["language_model"] |= {"hidden_size": 8, "positions": "none"}
+    recipe["model"]["language_model"]["attention"] = {"kind": "linear"}
     recipe["training"] |= {"max_steps": 2, "batch_tokens": 200, "validate_every": 1}
     recipe["training"] |= {"precision": "float32", "threads": 1, "warmup_steps": 0}
     run = tmp_path / "run"
