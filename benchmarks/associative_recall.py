@@ -1,6 +1,6 @@
 """Makes data of multi-query associative recall: keys with values, then keys whose values are asked.
 
-    python benchmarks/associative_recall.py --out FOLDER [--length 64] [--pairs 12] [--symbols 64]
+    python benchmarks/associative_recall.py --out FOLDER [--length 48] [--pairs 8] [--symbols 32]
                                             [--train 20000] [--validation 500] [--test 1000]
 
 Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models", section 4

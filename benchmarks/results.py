@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import associative_recall
 import tatoeba_joined
 from character_model import cut_text
 from heedful.basics.bounded_reading import read_json
@@ -98,12 +99,15 @@ def find_folder(one: Comparison, places: Sequence[Path]) -> Path:
 
 
 def make_data(one: Comparison, data: Path, out: Path) -> None:
-    """Generate a comparison's data from their source corpus if they do not exist yet.
+    """Generate a comparison's data, most from a source corpus, if they do not exist yet.
 
     Raises:
         UserError: they cannot be generated.
     """
     source, made = data / (one.made_from or ""), out / "data" / one.data
+    if one.data == "associative-recall" and not (made / "test.tsv").exists():
+        with contextlib.redirect_stdout(sys.stderr):
+            associative_recall.main(["--out", str(made)])
     if one.made_from is None or (data / one.data).exists() or not source.exists():
         return
     if one.data == "tinyshakespeare-cut":

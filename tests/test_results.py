@@ -137,6 +137,11 @@ def test_data_that_are_made_of_others_are_made_once(driver: Any, tmp_path: Path)
         driver.make_data(one, tmp_path, out)
         assert (out / "data" / one.data / name).stat().st_mtime_ns == made
         assert driver.find_folder(one, [tmp_path, out / "data"]) == out / "data" / one.data
+    generated = driver.Comparison("compare-recall", "associative-recall")
+    for name in ("train.tsv", "test.tsv"):
+        driver.make_data(generated, tmp_path, out)
+        assert (out / "data" / "associative-recall" / name).is_file()
+    assert driver.find_folder(generated, [tmp_path, out / "data"]).name == "associative-recall"
     (out / "data" / "joined" / "long.en").unlink()
     with pytest.raises(UserError, match=r"has no long\.en"):
         driver.find_folder(joined, [out / "data"])
