@@ -3,7 +3,7 @@
     python benchmarks/attention_by_length.py [--lengths 256 1024 4096 16384] [--width 512]
                                              [--heads 8] [--rounds 5] [--threads 1] [--json]
 
-Layers as recipes make them: softmax (PyTorch's SDPA), linear, a window of 128, the 8 best blocks
+Layers as recipes make them: softmax (PyTorch's SDPA), linear, the delta rule, a window of 128, the 8 best blocks
 of 64, and four layers with a residual connection, all softmax or three linear ones and a softmax
 one. If x-transformers is installed, its flash attention of the same size is measured beside them.
 The sides take turns in one process. The ratio is the median of the rounds' ratios to softmax, or to
@@ -32,6 +32,7 @@ LENGTHS = (256, 1024, 4096, 16384)
 TABLES: dict[str, list[dict[str, Any]]] = {
     "softmax": [{}],
     "linear": [{"kind": "linear"}],
+    "delta rule": [{"kind": "delta"}],
     "window 128": [{"mask": {"name": "window", "before": 128, "after": 0}}],
     "top blocks 8 × 64": [{"mask": {"name": "top-blocks", "size": 64, "count": 8}}],
     "4 × softmax": [{}] * 4,

@@ -99,6 +99,8 @@ def flop(func: Any, args: Any, kwargs: Any, given: list[Tensor], made: list[Tens
     results = max((part.numel() for part in made), default=0)
     if name in ("mm", "bmm", "addmm", "mv", "dot"):
         return 2.0 * results * given[-2 if name != "addmm" else 1].shape[-1]
+    if name == "linalg_solve_triangular":
+        return float(results * given[0].shape[-1])
     if name == "convolution":
         return 2.0 * results * args[1].shape[1:].numel()
     if name.startswith("_scaled_dot_product"):

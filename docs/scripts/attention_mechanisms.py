@@ -3,6 +3,7 @@
 A key names a row by its picture, ``docs/images/attention-KEY.svg``. The page has the rest.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from heedful.attention import (
     RecurrentAttention,
     StructuredSelfAttention,
     attend,
+    delta_attend,
     feature_maps,
     heads,
     linear_attend,
@@ -106,6 +108,15 @@ def _linear(feature_map: feature_maps.FeatureMap, mask: Mask | None = None) -> M
         return linear_attend(query, key, value, feature_map=feature_map, mask=mask)
 
     return Mechanism(lambda: toy.linear(feature_map, mask), forward, nn.Module())
+
+
+def _delta(decay: float | None = None) -> Mechanism:
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        ones = key.new_ones(key.shape[:-1])
+        rate = None if decay is None else ones * math.log(decay)
+        return delta_attend(query, key, value, ones, log_decay=rate)
+
+    return Mechanism(lambda: toy.delta(decay), forward, nn.Module())
 
 
 def _structured() -> Mechanism:
@@ -268,6 +279,8 @@ def _others() -> dict[str, Mechanism]:
         "linear-elu": _linear(feature_maps.EluPlusOne()),
         "linear-relu": _linear(feature_maps.ReluFeatures()),
         "linear-causal": _linear(feature_maps.EluPlusOne(), masks.causal()),
+        "delta": _delta(),
+        "delta-gated": _delta(decay=0.5),
         "structured": _structured(),
         "learned-queries": _learned_queries(),
         "pointer": _pointer(),

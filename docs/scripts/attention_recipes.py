@@ -54,6 +54,8 @@ def rows() -> Iterator[tuple[str, ...]]:
         yield "mask", *described(mask), form, where, mark(name == "none")
     for features in FeatureMapSettings.parts.values():
         form, where = "sums in linear time", "Transformer (not `cross`), BERT, GPT"
+        if features.may_be_negative:
+            where = "delta rule: decoder of a Transformer, GPT"
         yield "feature_map", *described(features), form, where, mark(yes=False)
 
 

@@ -4,12 +4,14 @@ Four words, two numbers each: the first stands for a person, the second for an a
 a word is, a query what it looks for, a value what it has to give.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from heedful.attention import (
     DifferentialAttention,
@@ -20,6 +22,7 @@ from heedful.attention import (
     RecurrentAttention,
     StructuredSelfAttention,
     attention_weights,
+    delta_weights,
     feature_maps,
     heads,
     linear_weights,
@@ -256,6 +259,14 @@ def linear(feature_map: feature_maps.FeatureMap, mask: Mask | None) -> Toy:
     return Toy(
         weights.unsqueeze(0), None if mask is None else mask.dense((1, 4, 4)).expand(1, 4, 4)
     )
+
+
+def delta(decay: float | None) -> Toy:
+    """Each word writes with all strength; queries and keys have directions only."""
+    query, key = normalize(QUERIES), normalize(KEYS)
+    rate = None if decay is None else torch.full((4,), math.log(decay))
+    weights = delta_weights(query, key, torch.ones(4), log_decay=rate)
+    return Toy(weights.unsqueeze(0), masks.causal().dense((1, 4, 4)).expand(1, 4, 4))
 
 
 def learned_queries() -> Toy:

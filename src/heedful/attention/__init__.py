@@ -3,7 +3,7 @@
 The parts: :mod:`scores <heedful.attention.scores>`, :mod:`masks <heedful.attention.masks>`,
 :mod:`normalizers <heedful.attention.normalizers>`, :mod:`positions <heedful.attention.positions>`;
 for several heads, :mod:`heads <heedful.attention.heads>`;
-for linearized attention, :mod:`feature_maps <heedful.attention.feature_maps>`.
+for linearized attention and the delta rule, :mod:`feature_maps <heedful.attention.feature_maps>`.
 
 Example:
     >>> import torch
@@ -17,6 +17,8 @@ from heedful.attention import feature_maps, heads, masks, normalizers, positions
 from heedful.attention.axial import AxialAttention
 from heedful.attention.caches import PagedCache, StaticCache
 from heedful.attention.coverage import coverage_loss
+from heedful.attention.delta import DeltaState, delta_attend, delta_step, delta_weights
+from heedful.attention.delta_heads import DeltaAttention
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
@@ -44,6 +46,8 @@ __all__ = [
     "Attention",
     "AttentionState",
     "AxialAttention",
+    "DeltaAttention",
+    "DeltaState",
     "DifferentialAttention",
     "LatentAttention",
     "LearnedQueries",
@@ -60,6 +64,9 @@ __all__ = [
     "attend_packed",
     "attention_weights",
     "coverage_loss",
+    "delta_attend",
+    "delta_step",
+    "delta_weights",
     "disagreement",
     "feature_maps",
     "heads",

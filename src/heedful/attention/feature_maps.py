@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.basics.parts import Parts, PartSettings
 
 FeatureMap = Callable[[Tensor], Tensor]
-"""Vectors ``[.., L, D]`` to features ``[.., L, F]``, none of them negative."""
+"""Vectors ``[.., L, D]`` to features ``[.., L, F]``; for linear attention, none is negative."""
 
 
 class FeatureMapSettings(PartSettings):
@@ -26,6 +27,8 @@ class FeatureMapSettings(PartSettings):
     """
 
     parts: ClassVar[Parts["FeatureMapSettings"]] = Parts("feature map")
+    may_be_negative: ClassVar[bool] = False
+    """Whether features may be negative, so that only the delta rule can use them."""
 
     def build(self, width: int) -> nn.Module:
         """The feature map of vectors ``[.., L, width]``."""
@@ -79,6 +82,75 @@ class ReluFeatures(nn.Module):
         return vectors.relu()
 
 
+class DpfpFeatures(nn.Module):
+    """Deterministic parameter-free projection: products of rectified components, 2·D·nu features.
+
+    With r = max(0, [x; −x]), the features are r_i · r_{i+j} for j = 1 … nu, indices modulo 2·D.
+    Few are above 0 at a time, so that many keys are orthogonal. Schlag, Irie, Schmidhuber 2021,
+    "Linear Transformers Are Secretly Fast Weight Programmers", section 5.3.
+
+    Args:
+        nu: how many neighbours each component is multiplied with.
+
+    Raises:
+        ValueError: nu is below 1.
+
+    Example:
+        >>> DpfpFeatures()(torch.tensor([2.0, 3.0]))
+        tensor([0., 6., 0., 0.])
+    """
+
+    class Settings(FeatureMapSettings):
+        """The table of a recipe."""
+
+        name: Literal["dpfp"] = "dpfp"
+        nu: int = Field(1, ge=1, le=16)
+        """How many neighbours each component is multiplied with."""
+
+        def build(self, width: int) -> "DpfpFeatures":
+            return DpfpFeatures(self.nu)
+
+    def __init__(self, nu: int = 1) -> None:
+        super().__init__()
+        if nu < 1:
+            raise ValueError(f"nu must be at least 1, not {nu}")
+        self.nu = nu
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        rectified = torch.cat([vectors, -vectors], -1).relu()
+        products = [rectified * rectified.roll(j, -1) for j in range(1, self.nu + 1)]
+        return torch.cat(products, -1)
+
+    def extra_repr(self) -> str:
+        return f"nu={self.nu}"
+
+
+class SiluFeatures(nn.Module):
+    """φ(x) = x · sigmoid(x), which may be negative: for the delta rule only.
+
+    Yang, Wang, Zhang, Shen, Kim 2024, "Parallelizing Linear Transformers with the Delta Rule over
+    Sequence Length", section 3.3.
+
+    Example:
+        >>> SiluFeatures()(torch.tensor([-1.0, 0.0]))
+        tensor([-0.2689,  0.0000])
+    """
+
+    class Settings(FeatureMapSettings):
+        """The table of a recipe."""
+
+        may_be_negative: ClassVar[bool] = True
+        name: Literal["silu"] = "silu"
+
+        def build(self, width: int) -> "SiluFeatures":
+            return SiluFeatures()
+
+    may_be_negative = True
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return nn.functional.silu(vectors)
+
+
 class _OfWidth(FeatureMapSettings):
     """The settings of a feature map that a function builds."""
 
@@ -109,5 +181,10 @@ def register_feature_map(
     FeatureMapSettings.parts.add(name, build, _OfWidth)
 
 
-for _kind in (EluPlusOne.Settings, ReluFeatures.Settings):
+for _kind in (
+    EluPlusOne.Settings,
+    ReluFeatures.Settings,
+    DpfpFeatures.Settings,
+    SiluFeatures.Settings,
+):
     register_feature_map(str(_kind.model_fields["name"].default), _kind)

@@ -96,7 +96,7 @@ def linear_attend(
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, not {chunk}")
     check_inputs(query=query, key=key, value=value)
-    causal, allowed = _split_mask(mask, query, key)
+    causal, allowed = mask_of_keys(mask, query, key)
     with without_autocast(query):
         features, keys = _features(query, key, feature_map, allowed)
         values = _wide(value)
@@ -141,7 +141,7 @@ def linear_weights(
         tensor([[0.5000, 0.5000]])
     """
     check_inputs(query=query, key=key)
-    causal, allowed = _split_mask(mask, query, key)
+    causal, allowed = mask_of_keys(mask, query, key)
     first = key.shape[-2] - query.shape[-2]
     if rows is None:
         rows = torch.arange(query.shape[-2], device=query.device)
@@ -184,7 +184,7 @@ def linear_state(
                 [5., 5., 5.]])
     """
     check_inputs(key=key, value=value)
-    causal, allowed = _split_mask(mask, key[..., :1, :], key)
+    causal, allowed = mask_of_keys(mask, key[..., :1, :], key)
     if causal:
         raise ValueError(
             "mask: all later queries read the same state, so the mask cannot be causal"
@@ -348,7 +348,7 @@ def _require_state(state: LinearState | None, keys: Tensor, values: Tensor) -> N
         )
 
 
-def _split_mask(
+def mask_of_keys(
     mask: Mask | Tensor | None, query: Tensor, key: Tensor
 ) -> tuple[bool, Tensor | None]:
     """Whether a mask is causal, and which keys it allows, ``[.., 1, K]``, or None for all."""

@@ -4,7 +4,7 @@ Katharopoulos et al. 2020, section 3.2, for each head of Vaswani et al. 2017, se
 Shapes: B batch, H heads, Q queries, K keys, D a head's width, F features.
 """
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.attention.checking import check_inputs, refuse_positional
 from heedful.attention.feature_maps import EluPlusOne, FeatureMap
@@ -17,10 +17,10 @@ from heedful.attention.linear import (
     linear_weights,
 )
 from heedful.attention.masks import Mask
-from heedful.attention.watching import Watchable
+from heedful.attention.state_heads import StateAttention
 
 
-class LinearAttention(Watchable):
+class LinearAttention(StateAttention):
     """Multi-head attention in time linear in the sequence, with a state instead of a cache.
 
     It is called like :class:`~heedful.attention.MultiHeadAttention`. Two things differ, because the
@@ -63,45 +63,16 @@ class LinearAttention(Watchable):
         chunk: int = 64,
         bias: bool = True,
     ) -> None:
-        super().__init__()
-        if heads < 1:
-            raise ValueError(f"heads must be at least 1, not {heads}")
-        if head_dim is None and dim % heads:
-            raise ValueError(f"dim {dim} is not a multiple of heads {heads}; give head_dim")
-        if chunk < 1:
-            raise ValueError(f"chunk must be at least 1, not {chunk}")
-        self.heads, self.head_dim, self.chunk = heads, head_dim or dim // heads, chunk
-        key_dim = dim if key_dim is None else key_dim
-        value_dim = key_dim if value_dim is None else value_dim
-        inner = heads * self.head_dim
-        self.query_projection = nn.Linear(dim, inner, bias=bias)
-        self.key_projection = nn.Linear(key_dim, inner, bias=bias)
-        self.value_projection = nn.Linear(value_dim, inner, bias=bias)
-        self.output_projection = nn.Linear(inner, dim, bias=bias)
-        self.feature_map = EluPlusOne() if feature_map is None else feature_map
-        for part in (self.query_projection, self.key_projection, self.value_projection):
-            self._reset(part)
-        self._reset(self.output_projection)
-
-    @staticmethod
-    def _reset(part: nn.Linear) -> None:
-        nn.init.xavier_uniform_(part.weight)
-        if part.bias is not None:
-            nn.init.zeros_(part.bias)
-
-    def _split(self, joined: Tensor) -> Tensor:
-        """``[B, L, H·D] -> [B, H, L, D]``."""
-        return joined.view(*joined.shape[:-1], self.heads, self.head_dim).transpose(-3, -2)
-
-    def _joined(self, context: Tensor) -> Tensor:
-        """``[B, H, Q, D] -> [B, Q, dim]``."""
-        result: Tensor = self.output_projection(context.transpose(-3, -2).flatten(-2))
-        return result
-
-    def _projected(self, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor]:
-        value = key if value is None else value
-        check_inputs(key=key, value=value)
-        return self._split(self.key_projection(key)), self._split(self.value_projection(value))
+        super().__init__(
+            dim,
+            heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            head_dim=head_dim,
+            feature_map=EluPlusOne() if feature_map is None else feature_map,
+            chunk=chunk,
+            bias=bias,
+        )
 
     def remember(
         self, key: Tensor, value: Tensor | None = None, mask: Mask | Tensor | None = None
@@ -182,10 +153,3 @@ class LinearAttention(Watchable):
             queries, keys, values, feature_map=self.feature_map, mask=mask, chunk=self.chunk
         )
         return self._joined(context)
-
-    def _require_unwatched(self) -> None:
-        if self.watched or self.watched_in_part:
-            raise ValueError(
-                "a LinearState holds sums instead of keys, so there are no weights to watch; call "
-                "the module with all keys instead"
-            )

@@ -9,8 +9,9 @@ from typing import Any, Literal, Self
 import torch
 from pydantic import Field
 
+from heedful.attention.delta_heads import DeltaAttention
 from heedful.attention.differential import DifferentialAttention
-from heedful.attention.feature_maps import EluPlusOne, FeatureMapSettings
+from heedful.attention.feature_maps import EluPlusOne, FeatureMapSettings, SiluFeatures
 from heedful.attention.heads import OutputGate, QueryKeyNorm, TalkingHeads
 from heedful.attention.latent import LatentAttention
 from heedful.attention.linear_heads import LinearAttention
@@ -26,6 +27,7 @@ from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.recurrent import RecurrentAttention
 from heedful.attention.scores.base import Score, ScoreSettings
 from heedful.attention.scores.scaled_dot import ScaledDot
+from heedful.attention.state_heads import StateAttention
 from heedful.basics.limits import MOST_WIDTH
 from heedful.basics.settings import Settings
 
@@ -33,23 +35,27 @@ Role = Literal["self", "causal", "cross"]
 """What a module attends to: its own text, its own text up to the query, or another text."""
 
 
-_OF_LINEAR = ("kind", "feature_map", "heads")
-"""The settings of linear attention."""
+_OF_STATE = ("kind", "feature_map", "heads")
+"""The settings of linear attention and of the delta rule."""
+
+_NAMES = {"linear": "linear attention", "delta": "the delta rule", "gated-delta": "the delta rule"}
 
 _FOR_SELF = "is for self-attention of a Transformer, a BERT or a GPT"
 
 _USUAL = ("none", "projection", "0", "0.0")
-"""Values that change nothing, which linear attention accepts."""
+"""Values that change nothing, which every kind accepts."""
 
 
 class AttentionSettings(Settings):
     """The parts and sizes of an attention module."""
 
-    kind: Literal["standard", "linear"] | None = None
-    """``linear`` sums keys and values before a query reads them; it has a feature map, and no
-    score, normalizer, mask or positions of its own. For self-attention only."""
+    kind: Literal["standard", "linear", "delta", "gated-delta"] | None = None
+    """``linear`` sums keys and values before a query reads them; ``delta`` and ``gated-delta``
+    replace the value of a key, without and with decay. These have a feature map, and no score,
+    normalizer, mask or positions of their own. ``linear`` is for self-attention, the delta rule for
+    causal self-attention."""
     feature_map: FeatureMapSettings | None = None
-    """Of linear attention."""
+    """Of linear attention and the delta rule."""
     score: ScoreSettings | None = None
     normalizer: NormalizerSettings | None = None
     positions: PositionSettings | None = None
@@ -77,8 +83,8 @@ class AttentionSettings(Settings):
     def over(self, base: "AttentionSettings") -> "AttentionSettings":
         """These settings, and those of ``base`` where they are not given.
 
-        Linear attention may be given only settings that it has. It keeps the others of ``base``,
-        which it does not use, for layers that are standard again.
+        Linear attention and the delta rule may be given only settings that they have. They keep
+        the others of ``base``, which they do not use, for layers that are standard again.
 
         Raises:
             ValueError: a setting has no meaning for this kind of attention.
@@ -96,43 +102,59 @@ class AttentionSettings(Settings):
 
     def _refuse_other_kind(self, kind: str) -> None:
         """Raise ValueError if a given setting has no meaning for attention of this kind."""
-        if kind != "linear":
+        if kind == "standard":
             if self.feature_map is not None:
                 raise ValueError(
-                    "feature_map is a setting of linear attention; set it where kind = 'linear'"
+                    "feature_map is a setting of linear attention and the delta rule; set it where "
+                    "kind = 'linear' or 'delta'"
                 )
             return
         for key in self.given():
             own = str(getattr(self, key))
-            if key not in _OF_LINEAR and own not in _USUAL:
+            if key not in _OF_STATE and own not in _USUAL:
                 raise ValueError(
-                    f"linear attention sums keys and values before it sees a query, so it has no "
+                    f"{_NAMES[kind]} sums keys and values before it sees a query, so it has no "
                     f"{key}: leave out {key} = '{own}', or set it for the layers with "
                     "kind = 'standard'"
                 )
 
-    def refuse_linear(self) -> None:
-        """Raise ValueError if a setting of linear attention is given."""
+    def require_standard(self) -> None:
+        """Raise ValueError if a setting of other kinds of attention is given."""
         for key in ("kind", "feature_map"):
             if getattr(self, key) is not None:
                 raise ValueError(f"attention.{key} {_FOR_SELF}")
 
     @property
-    def is_linear(self) -> bool:
-        """Whether this is linear attention."""
-        return self.kind == "linear"
+    def is_standard(self) -> bool:
+        """Whether this compares queries with keys, instead of summing keys and values first."""
+        return self.kind in (None, "standard")
 
     def build_self(
         self, dim: int, role: Role, *, bias: bool = True, layer: int = 1
-    ) -> MultiHeadAttention | LinearAttention:
+    ) -> MultiHeadAttention | StateAttention:
         """The module of self-attention for states of width ``dim``; see :meth:`build`."""
-        if not self.is_linear:
+        if self.is_standard:
             return self.build(dim, role, bias=bias, layer=layer)
         heads = self.heads or 1
         if dim % heads:
             raise ValueError(f"hidden_size {dim} is not a multiple of heads {heads}")
-        feature_map = (self.feature_map or EluPlusOne.Settings()).build(dim // heads)
-        return LinearAttention(dim, heads, feature_map=feature_map, bias=bias)
+        chosen, width = self.feature_map, dim // heads
+        if self.kind == "linear":
+            chosen = chosen or EluPlusOne.Settings()
+            if chosen.may_be_negative:
+                raise ValueError(
+                    f"the features of '{chosen.name}' may be negative, so that weights would not "
+                    "be shares; linear attention has elu-plus-one, relu or dpfp"
+                )
+            return LinearAttention(dim, heads, feature_map=chosen.build(width), bias=bias)
+        if role != "causal":
+            raise ValueError(
+                f"kind = '{self.kind}' writes one position after another: it is for attention that "
+                "is causal, as in a decoder or a GPT"
+            )
+        features = (chosen or SiluFeatures.Settings()).build(width)
+        decay = self.kind == "gated-delta"
+        return DeltaAttention(dim, heads, feature_map=features, decay=decay, bias=bias)
 
     def build(
         self,
@@ -157,8 +179,8 @@ class AttentionSettings(Settings):
         Raises:
             ValueError: the settings do not fit together; the message has the reason.
         """
-        if self.is_linear:
-            raise ValueError(f"kind = 'linear' {_FOR_SELF}")
+        if not self.is_standard:
+            raise ValueError(f"kind = '{self.kind}' {_FOR_SELF}")
         self._refuse_past()
         if self.latent_size:
             return self._latent(dim, role, key_dim=key_dim, bias=bias, max_length=max_length)
@@ -340,7 +362,7 @@ class AttentionSettings(Settings):
             ValueError: as :meth:`build`; or the normalizer cannot be used with several heads, or
                 the result has another width than the states.
         """
-        if self.is_linear:
+        if not self.is_standard:
             with torch.device("meta"):
                 self.build_self(dim, role)
             return self

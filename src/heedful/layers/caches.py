@@ -11,7 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from heedful.attention import LinearAttention, LinearState, Memory
+from heedful.attention import DeltaState, LinearState, Memory
+from heedful.attention.state_heads import StateAttention
 from heedful.attention.step_memory import StepMemory
 from heedful.kernels.cached_attention import Steps
 
@@ -165,12 +166,12 @@ class StepCache:
 
 
 class SumCache:
-    """The sums of linear attention over the steps so far, whose size does not grow."""
+    """The state of linear attention or the delta rule after the steps so far; it does not grow."""
 
-    def __init__(self, state: LinearState | None = None, length: int = 0) -> None:
+    def __init__(self, state: LinearState | DeltaState | None = None, length: int = 0) -> None:
         self.state, self.length = state, length
 
-    def step(self, heads: LinearAttention, x: Tensor) -> Tensor:
+    def step(self, heads: StateAttention, x: Tensor) -> Tensor:
         """The result for new positions ``x [N, steps, D]``, which are added to the sums."""
         result, self.state = heads.step(x, x, memory=self.state)
         self.length += x.shape[1]
@@ -191,7 +192,8 @@ class LayerCaches:
         layers: number of layers.
         rows: number of rows N of the search.
         in_place: whether to read steps in place; only on the CPU and for single steps.
-        linear: the layers with linear attention, counted from 0. With them, rows cannot join.
+        linear: the layers with linear attention or the delta rule, counted from 0. With them, rows
+            cannot join.
     """
 
     def __init__(

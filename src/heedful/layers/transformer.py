@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import LinearAttention, Memory, MultiHeadAttention
+from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
 from heedful.attention.settings import AttentionSettings, Role
+from heedful.attention.state_heads import StateAttention
 from heedful.attention.step_memory import StepMemory
 from heedful.layers.caches import Cache, LayerCaches, SumCache
 from heedful.layers.dropout import Dropout
@@ -87,13 +88,13 @@ class Residual(nn.Module):
         return result
 
 
-SelfAttention = MultiHeadAttention | LinearAttention
+SelfAttention = MultiHeadAttention | StateAttention
 
 
 def _attend_to_self(
     heads: SelfAttention, x: Tensor, mask: Mask | Tensor | None, cache: Cache | None
 ) -> Tensor:
-    if isinstance(heads, LinearAttention):
+    if isinstance(heads, StateAttention):
         if cache is None:
             result: Tensor = heads(x, x, mask=mask)
             return result
@@ -214,6 +215,6 @@ def layer_caches(
         rows: number of rows of the search.
         in_place: whether to read steps in place.
     """
-    kinds = [isinstance(layer.self_attention, LinearAttention) for layer in layers]
+    kinds = [isinstance(layer.self_attention, StateAttention) for layer in layers]
     linear = [number for number, one in enumerate(kinds) if one]
     return LayerCaches(len(kinds), rows, in_place=in_place, linear=linear)

@@ -71,7 +71,7 @@ class PairAttentionSettings(PartAttentionSettings):
     @model_validator(mode="after")
     def _same_text(self) -> "PairAttentionSettings":
         for one in [] if self.cross is None else [self.cross, *(self.cross.layers or ())]:
-            one.refuse_linear()
+            one.require_standard()
             for key in ("positions", "mask"):
                 if getattr(one, key) is not None:
                     raise ValueError(
@@ -121,10 +121,10 @@ def check_layers(
     """Raise ValueError if the settings of a layer, or of all layers, do not fit together."""
     layers = list(layers)
     turned = layers[0].positions
-    if turned is not None and turned.relative and all(one.is_linear for one in layers):
+    if turned is not None and turned.relative and not any(one.is_standard for one in layers):
         raise ValueError(
-            f"the positions '{turned.name}' act within standard attention, and all layers are "
-            "linear; set model.positions = 'sinusoidal' or 'learned'"
+            f"the positions '{turned.name}' act within standard attention, and no layer has "
+            "it; set model.positions = 'sinusoidal' or 'learned'"
         )
     for one in dict.fromkeys(layers):
         if one.positions is not None and not one.positions.relative and role != "cross":

@@ -69,7 +69,7 @@ class RecurrentEncoderSettings(EncoderSettings):
     @model_validator(mode="after")
     def _attention_fits(self) -> Self:
         learned = self.pooling == "latents"
-        self.attention.refuse_linear()
+        self.attention.require_standard()
         refused = (
             ("positions", "mask", "rotary_size") if learned else AttentionSettings.model_fields
         )

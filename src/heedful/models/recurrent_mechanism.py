@@ -71,7 +71,7 @@ class RecurrentAttentionSettings(AttentionSettings, PartSettings):
 
     @model_validator(mode="after")
     def _between_two_texts(self) -> "RecurrentAttentionSettings":
-        self.refuse_linear()
+        self.require_standard()
         for key in ("positions", "mask", "rotary_size"):
             if getattr(self, key) is not None:
                 raise ValueError(

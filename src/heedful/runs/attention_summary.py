@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import nn
 
-from heedful.attention import LinearAttention, RecurrentAttention
+from heedful.attention import RecurrentAttention
 from heedful.attention.modules import Attentive
+from heedful.attention.state_heads import StateAttention
 
 _SHOWN = {
     "fused": "fused kernel",
@@ -24,17 +25,17 @@ def summarise_attention(model: nn.Module) -> list[dict[str, Any]]:
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, module in model.named_modules():
-        if isinstance(module, Attentive | RecurrentAttention | LinearAttention):
+        if isinstance(module, Attentive | RecurrentAttention | StateAttention):
             kind = _described(module)
             found.setdefault(tuple(kind.values()), {**kind, "modules": []})["modules"].append(name)
     return list(found.values())
 
 
-def _described(module: Attentive | RecurrentAttention | LinearAttention) -> dict[str, Any]:
-    if isinstance(module, LinearAttention):
+def _described(module: Attentive | RecurrentAttention | StateAttention) -> dict[str, Any]:
+    if isinstance(module, StateAttention):
         return {
             **dict.fromkeys(_PARTS),
-            "score": "Linear",
+            "score": type(module).__name__.removesuffix("Attention"),
             "feature_map": type(module.feature_map).__name__,
             "heads": module.heads,
             "key_value_heads": module.heads,
