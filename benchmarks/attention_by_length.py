@@ -6,9 +6,9 @@
 Layers as recipes make them: softmax (PyTorch's SDPA), linear, the delta rule, a window of 128, the
 8 best blocks of 64, and four layers with a residual connection, all softmax or three linear ones
 and a softmax one. If x-transformers is installed, its flash attention of the same size is measured
-beside them. The sides take turns in one process. The ratio is the median of the rounds' ratios to softmax, or to
-four layers of softmax: below 1 is faster. Peak memory is that of a process for each side: how far
-its resident memory grows above what it was before the call.
+beside them. The sides take turns in one process. The ratio is the median of the rounds' ratios to
+softmax, or to four layers of softmax: below 1 is faster. Peak memory is that of a process for each
+side: how far its resident memory grows above what it was before the call.
 """
 
 import argparse
