@@ -120,9 +120,11 @@ def test_png_and_svg_show_the_weights(chromium: Any, tmp_path: Path) -> None:
     weights = cross(trace)[1].numpy()
     root = ET.fromstring(svg)
     texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert texts == ["Der", "klein", "·e", "Hund", "schläft", ".", "</s>",
-                     "The", "small", "dog", "sleeps", ".", "</s>"]  # fmt: skip
-    fields = [field for field in root.iter(f"{SVG}rect") if field.get("data-row")]
+    assert texts[:-3] == ["Cross: Layer 2 · head 2", "Der", "klein", "·e", "Hund", "schläft", ".",
+                          "</s>", "The", "small", "dog", "sleeps", ".", "</s>"]  # fmt: skip
+    assert texts[-3:] == ["Weight", "0", f"{weights.max():.3f}"]
+    (panel,) = (one for one in root if "translate(0 30)" in one.get("transform", ""))
+    fields = [field for field in panel.iter(f"{SVG}rect") if field.get("data-row")]
     found = np.zeros_like(weights)
     image, (width, height) = pixels(png), _size(root)
     sharp = image.shape[1] / width
@@ -131,8 +133,8 @@ def test_png_and_svg_show_the_weights(chromium: Any, tmp_path: Path) -> None:
         row, column = int(field.get("data-row", "")), int(field.get("data-column", ""))
         found[row, column] = float(field.get("data-weight", ""))
         middle = [
-            int((float(field.get(at, "")) + float(field.get(side, "")) / 2) * sharp)
-            for at, side in (("y", "height"), ("x", "width"))
+            int((off + float(field.get(at, "")) + float(field.get(side, "")) / 2) * sharp)
+            for at, side, off in (("y", "height", 30), ("x", "width", 0))
         ]
         colour = [int(part) for part in re.findall(r"\d+", field.get("fill", ""))]
         assert np.abs(image[middle[0], middle[1]] - colour).max() <= 2
@@ -180,8 +182,8 @@ def test_steps_move(chromium: Any, tmp_path: Path) -> None:
         it.tab("steps")
         it.page.focus(".heed-steps input[type=range]")
         it.page.keyboard.press("ArrowRight")
-        assert "Step 2 of 7: output klein" in it.page.inner_text(".heed-steps .heed-readout")
-        shown = it.page.locator(".heed-bars .heed-number").all_text_contents()
+        assert "Step 2 of 7: output klein" in it.page.inner_text(".heed-step-readout")
+        shown = it.page.locator(".heed-weights .heed-number").all_text_contents()
         expected = cross(trace).mean(0)[1]
         assert [float(each) for each in shown] == pytest.approx(expected.tolist(), abs=0.005)
         it.page.click("text=Play >> visible=true")
@@ -295,7 +297,7 @@ def test_one_axis_has_heads_and_no_alignment(chromium: Any, tmp_path: Path) -> N
         it.tab("heads")
         assert it.page.locator(".heed-thumbnail").count() == 144
         it.tab("steps")
-        assert "Step 1 of 9: at token0" in it.page.inner_text(".heed-steps .heed-readout")
+        assert "Step 1 of 9: at token0" in it.page.inner_text(".heed-step-readout")
         it.tab("alignment")
         notice = it.page.inner_text(".heed-notice >> visible=true")
         assert "there is no alignment; see Heads" in notice
@@ -305,7 +307,7 @@ def test_of_one_sequence_each_step_says_what_followed(chromium: Any, tmp_path: P
     trace = replace(one_axis_trace(3), decided=["b", "c", "d"], log_probabilities=[-0.7, 0.0, 0.0])
     with opened(chromium, exported(tmp_path, trace)) as it:
         it.tab("steps")
-        said = it.page.inner_text(".heed-steps .heed-readout")
+        said = it.page.inner_text(".heed-step-readout")
         assert "Step 1 of 3: at token0, output b · confidence 0.50" in said
 
 
@@ -321,7 +323,7 @@ def test_the_rows_of_a_pooling_have_no_probability(chromium: Any, tmp_path: Path
         assert "entropy" in said
         assert "confidence" not in said
         it.tab("steps")
-        said = it.page.inner_text(".heed-steps .heed-readout")
+        said = it.page.inner_text(".heed-step-readout")
         assert "Step 1 of 2: at hop 1" in said
         assert "confidence" not in said
 

@@ -138,7 +138,7 @@ def test_a_memorys_slots_are_rows_with_a_column_a_hop(chromium: Any, tmp_path: P
 def test_a_list_of_labels_has_bars_and_a_matrix(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, exported(tmp_path, "classes")) as it:
         it.tab("steps")
-        assert it.page.locator(".heed-bars li >> visible=true").count() == 3
+        assert it.page.locator(".heed-weights li >> visible=true").count() == 3
         it.tab("heads")
         assert it.page.is_visible("canvas.heed-matrix >> visible=true")
 

@@ -1,5 +1,6 @@
 """States of the page that were once wrong: each in the browser, as a user meets it."""
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,20 +49,27 @@ def file_of(folder: Path, *traces: Any) -> str:
     return (folder / "page.html").as_uri()
 
 
-def test_a_picture_of_several_heads_has_a_legend(chromium: Any, tmp_path: Path) -> None:
-    with opened(chromium, file_of(tmp_path, pair_trace())) as it:
+def test_several_heads_are_small_multiples_with_one_scale(chromium: Any, tmp_path: Path) -> None:
+    trace = pair_trace()
+    with opened(chromium, file_of(tmp_path, trace)) as it:
         it.tab("heads")
         it.page.click("text=Whole layer")
+        assert it.page.locator(".heed-multiples button").count() == 3
+        peak = float(it.page.inner_text(".heed-scale .heed-number >> nth=1 >> visible=true"))
         root, image = ET.fromstring(it.saved("svg")), pixels(it.saved("png"))
-    names = [one.text for one in root.iter(f"{SVG}text")]
-    assert names[:3] == ["Layer 2 · head 1", "Layer 2 · head 2", "Layer 2 · head 3"]
-    swatches = [one for one in root.iter(f"{SVG}rect") if one.get("class") == "legend"]
-    height = float(root.get("height", "nan"))
-    sharp = image.shape[0] / height
-    for one in swatches:
-        x, y = (int((float(one.get(at, "nan")) + 6) * sharp) for at in ("x", "y"))
-        hexes = "".join(f"{part:02x}" for part in image[y, x])
-        assert f"#{hexes}" == one.get("fill")
+        it.page.click(".heed-multiples button >> nth=1")
+        it.page.wait_for_selector("h3:text-is('Cross: Layer 2 · head 2')")
+        assert it.page.locator(".heed-multiples button >> visible=true").count() == 0
+    names = [one.text for one in root.iter(f"{SVG}text") if one.get("class") == "name"]
+    assert names == [f"Layer 2 · head {head}" for head in (1, 2, 3)]
+    weights = trace["cross.1"].weights.max().item()
+    assert peak == pytest.approx(weights, abs=0.001)
+    cells = [one for one in root.iter(f"{SVG}rect") if one.get("data-weight")]
+    full = [
+        one.get("fill") for one in cells if float(one.get("data-weight", "0")) >= weights * 0.998
+    ]
+    assert full == ["rgb(11,107,99)"]  # of all heads, one cell has the full colour
+    assert (image == [11, 107, 99]).all(-1).any()
 
 
 def test_added_maps_are_shown_and_the_figure_stays(chromium: Any, address: str) -> None:
@@ -80,14 +88,17 @@ def test_added_maps_are_shown_and_the_figure_stays(chromium: Any, address: str) 
         assert it.page.inner_text(".heed-figure") == figure
 
 
-def test_overlaid_heads_tick_the_box_and_the_rest_is_counted(chromium: Any, tmp_path: Path) -> None:
+def test_several_heads_tick_the_box_and_lines_are_counted(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, file_of(tmp_path, one_axis_trace(6, heads=12))) as it:
         it.tab("heads")
-        box = it.page.locator("label:has-text('Overlay heads') input")
+        box = it.page.locator("label:has-text('Select several heads') input")
         assert not box.is_checked()
         it.page.click("text=Whole layer")
         assert box.is_checked()
-        assert "Heads 1 to 8 of 12" in it.page.inner_text(".heed-all-heads")
+        assert it.page.locator(".heed-multiples button").count() == 12
+        it.page.click("[role=radio]:has-text('Lines') >> visible=true")
+        it.page.wait_for_selector("text=Lines of 8 of the 12 selected heads.")
+        assert it.page.locator(".heed-legend li").count() == 8
         box.uncheck()
         assert it.page.locator(".heed-legend li").count() == 1
 
@@ -192,3 +203,89 @@ def test_terms_are_explained(chromium: Any, address: str) -> None:
             "import('/page/matrices.js').then(({ formatSigned: of }) => [of(-0.001, 2), of(-1, 2)])"
         )
         assert signed == ["0.00", "\u22121.00"]
+
+
+def test_rows_and_columns_have_a_least_size_and_the_rest_is_counted(
+    chromium: Any, tmp_path: Path
+) -> None:
+    with opened(chromium, file_of(tmp_path, one_axis_trace(60))) as it:
+        it.page.set_viewport_size({"width": 600, "height": 800})
+        it.tab("heads")
+        matrix = "canvas.heed-matrix >> visible=true"
+        it.page.wait_for_selector(matrix)
+
+        def hint() -> str:
+            return str(it.page.inner_text(".heed-chosen .heed-readout >> visible=true"))
+
+        hidden = re.search(r"(\d+) of 60 columns are outside", hint())
+        assert hidden
+        assert "labels fit" not in hint()
+        box = it.page.locator(matrix).bounding_box()
+        assert box["width"] <= 600
+        assert box["height"] >= 60 * 14
+        it.page.mouse.move(box["x"] + 200, box["y"] + 200)
+        before = it.page.inner_text(".heed-chosen .heed-readout >> visible=true")
+        it.page.mouse.wheel(14 * 10, 0)  # ten columns
+        it.page.mouse.move(box["x"] + 201, box["y"] + 200)
+        after = it.page.inner_text(".heed-chosen .heed-readout >> visible=true")
+        columns = [int(re.findall(r"token(\d+)", text)[1]) for text in (before, after)]
+        assert columns[1] == columns[0] + 10
+        it.page.click("[aria-label='Fit the whole matrix'] >> visible=true")
+        it.page.mouse.move(3, 3)
+        it.page.wait_for_selector("text=Not all labels fit: shown are 1 of")
+        assert "outside" not in hint()
+
+
+def test_two_fingers_zoom_a_matrix(chromium: Any, tmp_path: Path) -> None:
+    with opened(chromium, file_of(tmp_path, one_axis_trace(60))) as it:
+        it.tab("heads")
+        matrix = "canvas.heed-matrix >> visible=true"
+        it.page.wait_for_selector(matrix)
+        it.page.eval_on_selector(
+            "canvas.heed-matrix",
+            """canvas => {
+              const box = canvas.getBoundingClientRect();
+              const send = (type, pointerId, x) => canvas.dispatchEvent(new PointerEvent(type, {
+                pointerId, pointerType: "touch", clientX: box.x + x, clientY: box.y + 300,
+                bubbles: true, buttons: 1,
+              }));
+              canvas.setPointerCapture = () => {};
+              send("pointerdown", 1, 200);
+              send("pointerdown", 2, 250);
+              send("pointermove", 2, 300);
+            }""",
+        )
+        it.page.wait_for_selector(".heed-overview >> visible=true")
+
+
+def test_both_sides_of_a_comparison_have_one_scale(chromium: Any, tmp_path: Path) -> None:
+    with opened(
+        chromium, file_of(tmp_path, pair_trace(), pair_trace(title="another", seed=5))
+    ) as it:
+        it.tab("compare")
+        it.page.wait_for_selector(".heed-side:nth-child(2) .heed-scale")
+        it.page.wait_for_function(
+            "() => new Set([...document.querySelectorAll('.heed-side .heed-scale')]"
+            ".map(one => one.textContent)).size === 1"
+        )
+
+
+def test_the_steps_are_a_strip_with_a_scrubber(chromium: Any, tmp_path: Path) -> None:
+    trace = pair_trace()
+    with opened(chromium, file_of(tmp_path, trace)) as it:
+        it.tab("steps")
+        strip = it.page.locator(".heed-steps canvas.heed-matrix")
+        box = strip.bounding_box()
+        it.page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.6)
+        it.page.mouse.down()
+        it.page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.6, steps=4)
+        it.page.mouse.up()
+        step = int(it.page.input_value(".heed-steps input[type=range]"))
+        assert step >= 3
+        assert f"Step {step + 1} of 7" in it.page.inner_text(".heed-step-readout")
+        strip.focus()
+        it.page.keyboard.press("ArrowLeft")
+        assert it.page.input_value(".heed-steps input[type=range]") == str(step - 1)
+        shown = it.page.locator(".heed-weights .heed-number").all_text_contents()
+        expected = trace["cross.1"].weights.mean(0)[step - 1]
+        assert [float(one) for one in shown] == pytest.approx(expected.tolist(), abs=0.005)

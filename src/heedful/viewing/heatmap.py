@@ -25,10 +25,21 @@ from heedful.viewing.labels import shorten, token_labels
 
 Weights = torch.Tensor | NDArray[np.floating[Any]] | Sequence[Sequence[float]]
 
+_FULL, _NEGATIVE = (11, 107, 99), (179, 84, 30)
+
+
+def _ramp(full: tuple[int, int, int]) -> list[tuple[float, ...]]:
+    """White to a colour, as the page draws weights: small ones are visible, too."""
+    strengths = [(step / 32) ** 0.75 for step in range(33)]
+    return [tuple((255 + (part - 255) * own) / 255 for part in full) for own in strengths]
+
+
 # One hue that becomes darker: readable in greyscale and by all types of colour vision.
-COLOURS = LinearSegmentedColormap.from_list(
-    "heedful", ["#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b"]
+COLOURS = LinearSegmentedColormap.from_list("heedful", _ramp(_FULL))
+SIGNED_COLOURS = LinearSegmentedColormap.from_list(
+    "heedful-signed", [*reversed(_ramp(_NEGATIVE)), *_ramp(_FULL)[1:]]
 )
+"""For weights of which some are negative: white is 0."""
 _POINTS = 72.0
 _LARGEST_FONT, _SMALLEST_FONT = 11.0, 5.5
 _LARGEST_CELL, _SMALLEST_CELL = 0.36, 0.06
@@ -112,7 +123,8 @@ def head_figure(
     grid = _Grid.of(len(queries), len(keys), heads)
     figure = new_figure(_LONGEST_SIDE, _LONGEST_SIDE)
     texts = _Texts.of(queries, keys, names, title, grid)
-    low, high = min(0.0, float(stack.min())), max(float(stack.max()), 1e-6)
+    high = max(float(np.abs(stack).max()), 1e-6)
+    low = -high if (stack < 0).any() else 0.0
     panels = []
     drawn: list[QuadMesh | AxesImage] = []
     for head, name in enumerate(names):
@@ -180,6 +192,10 @@ def _checked(weights: Weights | Sequence[Weights], dimensions: int) -> NDArray[n
     return array
 
 
+def _colours(low: float) -> LinearSegmentedColormap:
+    return SIGNED_COLOURS if low < 0 else COLOURS
+
+
 def _draw_weights(
     axes: Axes, matrix: NDArray[np.float64], low: float, high: float, *, as_shapes: bool
 ) -> QuadMesh | AxesImage:
@@ -187,14 +203,14 @@ def _draw_weights(
     if not as_shapes:
         # Viewers are slow with thousands of squares in a vector file; an image stays small.
         return axes.imshow(
-            matrix, cmap=COLOURS, vmin=low, vmax=high, interpolation="nearest", aspect="auto"
+            matrix, cmap=_colours(low), vmin=low, vmax=high, interpolation="nearest", aspect="auto"
         )
     few = max(queries, keys) <= 40
     mesh = axes.pcolormesh(
         np.arange(keys + 1) - 0.5,
         np.arange(queries + 1) - 0.5,
         matrix,
-        cmap=COLOURS,
+        cmap=_colours(low),
         vmin=low,
         vmax=high,
         edgecolor="#e4e4e4" if few else "face",

@@ -110,6 +110,7 @@ def style() -> str:
         "desk.css",
         "text_panels.css",
         "axis_views.css",
+        "pictures.css",
         "links.css",
     )
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in sheets)

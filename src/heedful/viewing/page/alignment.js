@@ -64,7 +64,7 @@ function wordMeans(values, words, count) {
  */
 export function alignmentPanel(page) {
   const how = { hard: false, words: false };
-  const view = new MatrixView(page, { label: "Alignment. Use the arrow keys to move between cells." });
+  const view = new MatrixView(page, { label: "Alignment. Use the arrow keys to move between cells.", titled: true });
   const notice = element("p", { class: "heed-notice", role: "status" });
   const where = element("p", { class: "heed-detail" });
   const confidence = element("p", { class: "heed-hint" }, "Confidence: the probability of each output token; for a word, the geometric mean over its tokens.");

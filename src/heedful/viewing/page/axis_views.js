@@ -1,10 +1,10 @@
-// Views of one row of weights, chosen by the kind of the axis. The default view is a bar chart.
+// Views of one row of weights, chosen by the kind of the axis. The default view shades the labels.
 
 import { element } from "./elements.js";
-import { topIndices, rowOf, formatWeight } from "./matrices.js";
 import { imageView } from "./image_view.js";
 import { timeView } from "./time_view.js";
 import { slotsView } from "./slots_view.js";
+import { tokenWeights } from "./token_weights.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
 /** @typedef {import("./types.js").Page} Page */
@@ -12,8 +12,6 @@ import { slotsView } from "./slots_view.js";
 /** @typedef {import("./types.js").AxisView} AxisView */
 /** @typedef {import("./types.js").AxisViewOptions} AxisViewOptions */
 /** @typedef {(page: Page, axis: AxisFacts, labels: string[], how: AxisViewOptions) => AxisView} AxisViewFactory */
-
-const MAX_BARS = 60;
 
 /** @type {Map<string, {title: string, make: AxisViewFactory}>} */
 const DRAWN = new Map([
@@ -32,43 +30,7 @@ export function viewTitle(axis) {
 
 /** @type {AxisViewFactory} */
 export function makeAxisView(page, axis, labels, how) {
-  return (DRAWN.get(axis.kind)?.make ?? bars)(page, axis, labels, how);
-}
-
-/** @type {AxisViewFactory} */
-function bars(_page, _axis, labels) {
-  const list = element("ol", { class: "heed-bars", "aria-label": "Weights of the keys" });
-  const note = element("p", { class: "heed-hint" });
-  return {
-    body: element("div", {}, list, note),
-    drawing: () => null,
-    show(matrix, row) {
-      const weights = rowOf(matrix, row);
-      const before = row ? rowOf(matrix, row - 1) : new Float32Array(weights.length);
-      const strongest = Float32Array.from(weights, (weight, i) => Math.max(Math.abs(weight), Math.abs(before[i])));
-      const places = topIndices(strongest, MAX_BARS);
-      list.replaceChildren(...places.map((place) => bar(labels[place], weights[place], before[place])));
-      const left = weights.length - places.length;
-      note.textContent = left > 0 ? `Shows the ${places.length} largest of ${weights.length.toLocaleString("en")} weights.` : "";
-    },
-  };
-}
-
-/**
- * @param {string} label
- * @param {number} weight
- * @param {number} before
- */
-function bar(label, weight, before) {
-  const now = element("i", { class: "heed-bar-current" });
-  now.style.inlineSize = `${Math.min(Math.abs(weight), 1) * 100}%`;
-  const then = element("i", { class: "heed-bar-previous" });
-  then.style.inlineSize = `${Math.min(Math.abs(before), 1) * 100}%`;
-  return element(
-    "li", {}, element("span", { class: "heed-bar-label", dir: "auto" }, label),
-    element("span", { class: "heed-bar", "aria-hidden": "true" }, then, now),
-    element("span", { class: "heed-number" }, formatWeight(weight)),
-  );
+  return DRAWN.get(axis.kind)?.make(page, axis, labels, how) ?? tokenWeights(labels, undefined);
 }
 
 /** The weights of one query, with one view for each selected head. */

@@ -74,9 +74,11 @@ class Side {
    * @param {Page} page
    * @param {string} name
    * @param {{value: string, text: string}[]} options
+   * @param {() => void} drawn called when there is a new picture
    */
-  constructor(page, name, options) {
+  constructor(page, name, options, drawn) {
     this.page = page;
+    this.drawn = drawn;
     /** Whether the user has selected the subject. */
     this.chosenByUser = false;
     const changed = () => this.show();
@@ -98,7 +100,7 @@ class Side {
     this.text = element("p", { class: "heed-sentence", dir: "auto" });
     this.figure = element("p", { class: "heed-detail" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
-    this.view = new MatrixView(page, { label: `${name}: weights. Use the arrow keys to move between cells.`, height: 520 });
+    this.view = new MatrixView(page, { label: `${name}: weights. Use the arrow keys to move between cells.`, height: 520, titled: true });
     this.body = element(
       "section", { class: "heed-side", "aria-label": name },
       element("div", { class: "heed-tools" }, this.subjectSelect.field, this.mapSelect.field),
@@ -137,7 +139,7 @@ class Side {
       this.figure.textContent = decided.length ? `log-probability ${formatSigned(total, 2)}${count}` : title;
       this.notice.textContent = "";
       this.view.body.hidden = false;
-      this.view.show(this.picture);
+      this.drawn();
     } catch (error) {
       if (request !== this.requests) return;
       this.picture = null;
@@ -194,10 +196,16 @@ export function comparePanel(page, models) {
     ...models.traces.map((name) => ({ value: `trace:${name}`, text: name })),
   ];
   const sentence = element("p", { class: "heed-sentence heed-shared", dir: "auto" });
-  const sides = ["Model A", "Model B"].map((name) => new Side(page, name, options));
+  const sides = ["Model A", "Model B"].map((name) => new Side(page, name, options, drawBoth));
   const body = element(
     "div", { class: "heed-panel" }, sentence, element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
   );
+  /** Draw both sides with one scale of colours. */
+  function drawBoth() {
+    const pictures = sides.flatMap(({ picture }) => picture ?? []);
+    const peak = Math.max(...pictures.flatMap(({ layers }) => layers.map(({ matrix }) => matrix.peak)));
+    for (const { picture, view } of sides) if (picture) view.show(Object.assign(picture, { peak }));
+  }
   function show() {
     const { inputSubject } = page.session;
     sentence.textContent = inputSubject && "source" in inputSubject ? inputSubject.source : "";

@@ -1,8 +1,9 @@
 // Export a picture as PNG, SVG or CSV.
 
 import { download, element, svgElement } from "./elements.js";
-import { Drawing, labelPlacement, computeLayout } from "./picture.js";
-import { PRINT_THEME, parseColour, renderWeights, rowPeaks, colourStrength, blendColours } from "./painting.js";
+import { SCALE_HEIGHT, svgScale } from "./colour_scale.js";
+import { Drawing, labelPlacement, computeLayout, panelsOf } from "./picture.js";
+import { PRINT_THEME, parseColour, peakOf, renderWeights, rowPeaks, colourStrength, blendColours } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 
@@ -61,99 +62,79 @@ function cellSize(picture) {
   return Math.min(24, Math.max(1, Math.floor(4000 / Math.max(picture.rows.length, picture.columns.length))));
 }
 
-const LEGEND_LEFT = 8;
-const LEGEND_ROW = 20;
+const MARGIN = 8;
+const TITLE_HEIGHT = 30;
+const NAME_HEIGHT = 22;
+const GAP = 20;
 
 /**
- * The rows of the legend below a picture of several layers: names, colours, and the middle of each row.
- * @param {Picture} picture
- * @param {import("./picture.js").Layout} layout
- */
-function legendRows(picture, layout) {
-  const layers = picture.layers.length > 1 ? picture.layers : [];
-  const rows = layers.map(({ name, colour }, i) => (
-    { name, colour: colour ?? PRINT_THEME.accent, y: layout.totalHeight + 8 + LEGEND_ROW * (i + 0.5) }
-  ));
-  const longest = Math.max(0, ...layers.map(({ name }) => name.length));
-  const width = Math.max(layout.totalWidth, rows.length ? LEGEND_LEFT + 28 + longest * layout.font * 0.65 : 0);
-  return { rows, width, height: rows.length ? rows.length * LEGEND_ROW + 12 : 0 };
-}
-
-/**
- * @param {Picture} picture
- * @returns {Promise<Blob>}
- */
-export function toPng(picture) {
-  const layout = exportLayout(picture, cellSize(picture));
-  const pixelRatio = layout.totalWidth < 2000 ? 2 : 1;
-  const legend = legendRows(picture, layout);
-  const canvas = element("canvas", {
-    width: Math.ceil(legend.width * pixelRatio), height: Math.ceil((layout.totalHeight + legend.height) * pixelRatio),
-  });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(pixelRatio, pixelRatio);
-  context.fillStyle = PRINT_THEME.surface;
-  context.fillRect(0, 0, legend.width, layout.totalHeight + legend.height);
-  context.font = `${layout.font}px ${PRINT_THEME.font}`;
-  context.textBaseline = "middle";
-  for (const { name, colour, y } of legend.rows) {
-    context.fillStyle = colour;
-    context.fillRect(LEGEND_LEFT, y - 6, 12, 12);
-    context.fillStyle = PRINT_THEME.ink;
-    context.fillText(name, LEGEND_LEFT + 20, y);
-  }
-  new Drawing(picture, layout, PRINT_THEME).draw(context, { zoom: 1, x: 0, y: 0 }, null);
-  return new Promise((done, failed) => {
-    canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large for a PNG"))), "image/png");
-  });
-}
-
-/**
+ * The title, a panel for each layer, and the scale of colours.
  * @param {Picture} picture
  * @returns {string}
  */
 export function toSvg(picture) {
+  const panels = panelsOf(picture);
   const layout = exportLayout(picture, cellSize(picture));
-  const drawing = new Drawing(picture, layout, PRINT_THEME);
-  const view = { zoom: 1, x: 0, y: 0 };
-  const legend = legendRows(picture, layout);
+  const across = Math.ceil(Math.sqrt((panels.length * layout.totalHeight) / layout.totalWidth));
+  const columns = Math.max(1, Math.min(panels.length, across));
+  const named = panels.length > 1 ? NAME_HEIGHT : 0;
+  const [stepX, stepY] = [layout.totalWidth + GAP, layout.totalHeight + named + GAP];
+  const down = Math.ceil(panels.length / columns);
+  const scale = svgScale(picture, PRINT_THEME, MARGIN, TITLE_HEIGHT + down * stepY - GAP + 4);
+  const width = Math.ceil(Math.max(columns * stepX - GAP, 330, picture.title.length * 8 + 2 * MARGIN));
+  const height = Math.ceil(TITLE_HEIGHT + down * stepY - GAP + SCALE_HEIGHT + 4);
   const image = svgElement("svg", {
-    xmlns: "http://www.w3.org/2000/svg",
-    viewBox: `0 0 ${Math.ceil(legend.width)} ${Math.ceil(layout.totalHeight + legend.height)}`,
-    width: Math.ceil(legend.width), height: Math.ceil(layout.totalHeight + legend.height),
+    xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height,
     "font-family": PRINT_THEME.font, "font-size": layout.font, fill: PRINT_THEME.ink,
   }, svgElement("title", {}, picture.title));
-  image.append(svgElement("rect", { width: "100%", height: "100%", fill: PRINT_THEME.surface }));
+  const edge = { "dominant-baseline": "central", x: MARGIN };
+  image.append(
+    svgElement("rect", { width: "100%", height: "100%", fill: PRINT_THEME.surface }),
+    svgElement("text", { ...edge, y: TITLE_HEIGHT / 2, "font-size": 14, "font-weight": 600 }, picture.title),
+  );
+  panels.forEach((panel, place) => {
+    const [x, y] = [(place % columns) * stepX, TITLE_HEIGHT + Math.floor(place / columns) * stepY];
+    const name = named ? [svgElement("text", { ...edge, y: NAME_HEIGHT / 2, class: "name" }, panel.title)] : [];
+    const body = svgElement("g", { transform: `translate(0 ${named})` }, ...svgPanel(panel, layout));
+    image.append(svgElement("g", { transform: `translate(${round(x)} ${round(y)})` }, ...name, body));
+  });
+  image.append(scale);
+  return serializeSvg(image);
+}
+
+/**
+ * The weights of one layer and their labels.
+ * @param {Picture} picture
+ * @param {import("./picture.js").Layout} layout
+ * @returns {Element[]}
+ */
+function svgPanel(picture, layout) {
+  const drawing = new Drawing(picture, layout, PRINT_THEME);
+  const view = { zoom: 1, x: 0, y: 0 };
   const many = picture.rows.length * picture.columns.length > MAX_RECTANGLES;
-  image.append(many ? svgImage(picture, layout) : svgCells(picture, drawing));
+  const made = [many ? svgImage(picture, layout) : svgCells(picture, drawing)];
   const edge = { "dominant-baseline": "central" };
-  for (const { name, colour, y } of legend.rows) {
-    image.append(
-      svgElement("rect", { x: LEGEND_LEFT, y: y - 6, width: 12, height: 12, fill: colour, class: "legend" }),
-      svgElement("text", { ...edge, x: LEGEND_LEFT + 20, y }, name),
-    );
-  }
   const every = Math.max(1, Math.ceil((layout.font * 1.15) / layout.cellHeight));
   picture.rows.forEach((text, row) => {
     if (row % every) return;
     const y = drawing.rowTop(view, row) + layout.cellHeight / 2;
     const x = layout.mirrored ? layout.left + layout.width + 7 : layout.left - 7;
-    image.append(svgElement("text", { ...edge, x, y, "text-anchor": layout.mirrored ? "start" : "end" }, text));
+    made.push(svgElement("text", { ...edge, x, y, "text-anchor": layout.mirrored ? "start" : "end" }, text));
   });
   const flag = labelPlacement(layout);
   picture.columns.forEach((text, column) => {
     if (column % every) return;
     const x = drawing.columnLeft(view, column) + layout.cellWidth / 2;
-    image.append(svgElement("text", {
+    made.push(svgElement("text", {
       ...edge, "text-anchor": { left: "start", right: "end", center: "middle" }[flag.align],
       transform: `translate(${round(x)} ${round(layout.top - (layout.flat ? 11 : 6))}) rotate(${round((flag.turn * 180) / Math.PI)})`,
     }, text));
   });
-  return serializeSvg(image);
+  return made;
 }
 
 /**
- * One rectangle per weight; the rectangles of several layers share a cell side by side.
+ * One rectangle per weight, and a border for each cell.
  * @param {Picture} picture
  * @param {Drawing} drawing
  */
@@ -161,32 +142,43 @@ function svgCells(picture, drawing) {
   const group = svgElement("g", { "shape-rendering": "crispEdges" });
   const { layout } = drawing;
   const surface = parseColour(PRINT_THEME.surface);
-  const width = layout.cellWidth / picture.layers.length;
-  picture.layers.forEach(({ name, matrix, colour }, layer) => {
-    const peaks = rowPeaks(matrix, picture.byRow ?? false);
-    const own = svgElement("g", {}, svgElement("title", {}, name));
-    matrix.values.forEach((weight, place) => {
-      if (!weight) return;
-      const [row, column] = [Math.floor(place / matrix.columns), place % matrix.columns];
-      const full = parseColour(weight < 0 ? PRINT_THEME.negative : colour ?? PRINT_THEME.accent);
-      const pixel = blendColours(surface, full, colourStrength(Math.abs(weight) / peaks[row]));
-      own.append(svgElement("rect", {
-        x: round(drawing.columnLeft({ zoom: 1, x: 0, y: 0 }, column) + layer * width),
-        y: round(layout.top + row * layout.cellHeight),
-        width: round(width), height: round(layout.cellHeight),
-        fill: `rgb(${pixel.map(Math.round).join(",")})`,
-        "data-row": row, "data-column": column, "data-weight": roundWeight(weight),
-      }));
-    });
-    group.append(own);
+  const [{ name, matrix }] = picture.layers;
+  const peaks = rowPeaks(matrix, picture.byRow ?? false, peakOf(picture));
+  group.append(svgElement("title", {}, name), svgElement("rect", {
+    x: round(layout.left), y: round(layout.top), width: round(layout.width), height: round(layout.height),
+    fill: "none", stroke: PRINT_THEME.line, class: "frame",
+  }));
+  const bordered = Math.min(layout.cellWidth, layout.cellHeight) >= 12 ? { stroke: PRINT_THEME.line, "stroke-width": 0.5 } : {};
+  matrix.values.forEach((weight, place) => {
+    if (!weight) return;
+    const [row, column] = [Math.floor(place / matrix.columns), place % matrix.columns];
+    const full = parseColour(weight < 0 ? PRINT_THEME.negative : PRINT_THEME.accent);
+    const pixel = blendColours(surface, full, colourStrength(Math.abs(weight) / peaks[row]));
+    group.append(svgElement("rect", {
+      x: round(drawing.columnLeft({ zoom: 1, x: 0, y: 0 }, column)), y: round(layout.top + row * layout.cellHeight),
+      width: round(layout.cellWidth), height: round(layout.cellHeight),
+      fill: `rgb(${pixel.map(Math.round).join(",")})`, ...bordered,
+      "data-row": row, "data-column": column, "data-weight": roundWeight(weight),
+    }));
   });
   return group;
+}
+
+/**
+ * The picture as PNG, drawn from its SVG.
+ * @param {Picture} picture
+ * @returns {Promise<Blob>}
+ */
+export function toPng(picture) {
+  return rasterise(toSvg(picture));
 }
 
 /** @param {Picture} picture @param {import("./picture.js").Layout} layout */
 function svgImage(picture, layout) {
   return svgElement("image", {
-    href: renderWeights(picture.layers, PRINT_THEME, { mirrored: layout.mirrored, byRow: picture.byRow }).toDataURL("image/png"),
+    href: renderWeights(picture.layers[0].matrix, PRINT_THEME, {
+      mirrored: layout.mirrored, byRow: picture.byRow, peak: peakOf(picture),
+    }).toDataURL("image/png"),
     x: layout.left, y: layout.top, width: layout.width, height: layout.height,
     preserveAspectRatio: "none", "image-rendering": "pixelated",
   });
@@ -242,7 +234,8 @@ function rasterise(svg) {
     const image = new Image();
     image.onerror = () => failed(new Error("the drawing cannot be converted to PNG; save it as SVG"));
     image.onload = () => {
-      const canvas = element("canvas", { width: image.width * 2, height: image.height * 2 });
+      const sharp = image.width < 2000 ? 2 : 1;
+      const canvas = element("canvas", { width: image.width * sharp, height: image.height * sharp });
       const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
       context.drawImage(image, 0, 0, canvas.width, canvas.height);
       canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large for a PNG"))), "image/png");

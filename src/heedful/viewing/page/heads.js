@@ -1,6 +1,7 @@
-// The Heads panel: thumbnails of all heads, and the selected heads as a matrix, as lines or by the kind of the axis.
+// The Heads panel: thumbnails of all heads, and the selected heads as matrices, as lines or by the kind of the axis.
 
 import { selectField, element, setOptions, messageOf, radioGroup, checkbox } from "./elements.js";
+import { colourScale } from "./colour_scale.js";
 import { exportButtons } from "./exporting.js";
 import { glossaryLine } from "./glossary.js";
 import { LinesView } from "./lines.js";
@@ -8,7 +9,8 @@ import { linesSvg } from "./lines_svg.js";
 import { isCausal } from "./masked_cells.js";
 import { sliceRows } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
-import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
+import { MultiplesView } from "./multiples.js";
+import { groupsOf, headName, layerName, markChosen, overview, titles } from "./overview.js";
 import { QueryWeightsView, viewTitle } from "./axis_views.js";
 import { NO_ATTENTION } from "./session.js";
 import { HEAD_COLOURS, HEAD_COLOURS_DARK, themeOf } from "./painting.js";
@@ -20,6 +22,9 @@ import { StepChooser } from "./step_chooser.js";
 /** @typedef {import("./overview.js").Head} Head */
 /** @typedef {import("./overview.js").Group} Group */
 /** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
+
+// More heads than these are never drawn at once.
+const MOST_HEADS = 64;
 
 class Heads {
   /** @param {Page} page */
@@ -33,7 +38,7 @@ class Heads {
     this.group = null;
     /** @type {Head[]} */
     this.chosen = [];
-    this.overlay = false;
+    this.several = false;
     /** Whether attention × gradient and rollout were just requested. */
     this.showAdded = false;
     this.byRow = false;
@@ -46,10 +51,13 @@ class Heads {
       label: "The selected heads. Use the arrow keys to move between cells; Enter shows the attention of one query.",
       chosen: (row) => this.showQuery(row),
     });
+    this.multiples = new MultiplesView(page, (place) => this.setChosen([this.chosen[place]]));
     this.lines = new LinesView(page);
     this.queryWeights = new QueryWeightsView(page);
     this.steps = new StepChooser(() => this.drawChosen());
     this.notice = element("p", { class: "heed-notice", role: "status" });
+    this.heading = element("h3", { class: "heed-picture-title" });
+    this.scale = element("div");
     this.legend = element("ul", { class: "heed-legend", "aria-label": "Selected heads" });
     this.groupSelect = selectField("Attention", [], "", (key) => this.setGroup(key));
     this.gradients = checkbox("Include attention × gradient and rollout", false, (on) => this.setGradients(on));
@@ -69,8 +77,8 @@ class Heads {
   }
 
   overviewSection() {
-    this.overlayBox = checkbox("Overlay heads", false, (on) => {
-      this.overlay = on;
+    this.severalBox = checkbox("Select several heads", false, (on) => {
+      this.several = on;
       if (!on && this.chosen.length > 1) this.setChosen(this.chosen.slice(0, 1));
     });
     this.layerButton = element("button", {
@@ -78,9 +86,9 @@ class Heads {
     }, "Whole layer");
     return element(
       "section", { class: "heed-all-heads", "aria-label": "All heads" }, this.grid,
-      element("div", { class: "heed-tools" }, this.overlayBox.field, this.layerButton),
+      element("div", { class: "heed-tools" }, this.severalBox.field, this.layerButton),
       this.limit,
-      element("p", { class: "heed-hint" }, "One row per layer, one picture per head. Shift-click overlays another head."),
+      element("p", { class: "heed-hint" }, "One row per layer, one picture per head. Shift-click adds another head."),
       glossaryLine(["head", "cross-attention", "entropy", "attention × gradient", "rollout"]),
     );
   }
@@ -97,7 +105,8 @@ class Heads {
         "div", { class: "heed-tools" }, this.modes, this.contrastToggle.field,
         exportButtons(() => this.printPicture(), () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
       ),
-      this.legend, this.steps.body, this.matrix.body, this.lines.body, this.queryWeights.body,
+      this.heading, this.legend, this.steps.body, this.scale, this.matrix.body, this.multiples.body, this.lines.body,
+      this.queryWeights.body,
     );
   }
 
@@ -135,8 +144,8 @@ class Heads {
   /** The picture in the colours for a white background. */
   printPicture() {
     const { picture } = this;
-    const colour = (/** @type {number} */ place) => (this.chosen.length > 1 ? HEAD_COLOURS[place] : null);
-    return picture && { ...picture, layers: picture.layers.map((layer, place) => ({ ...layer, colour: colour(place) })) };
+    if (!picture || this.mode !== "lines" || picture.layers.length < 2) return picture;
+    return { ...picture, layers: picture.layers.map((layer, place) => ({ ...layer, colour: HEAD_COLOURS[place] })) };
   }
 
   /** The SVG that is saved while lines or a view of the axis are shown; null otherwise. */
@@ -205,16 +214,19 @@ class Heads {
 
   drawGrid() {
     if (!this.trace || !this.group) return;
-    const grid = overview(this.page, this.trace, this.group, (head, add) => this.selectHead(head, add || this.overlay));
+    const grid = overview(this.page, this.trace, this.group, (head, add) => this.selectHead(head, add || this.several));
     this.grid.replaceWith(grid);
     this.grid = grid;
     markChosen(this.grid, this.chosen, (place) => this.colour(place));
   }
 
-  /** @param {number} place */
+  /**
+   * The colour of a head: its own among several whose lines are drawn together.
+   * @param {number} place
+   */
   colour(place) {
-    const colours = themeOf(this.page.root).dark ? HEAD_COLOURS_DARK : HEAD_COLOURS;
-    return this.chosen.length > 1 ? colours[place] : null;
+    if (this.mode !== "lines" || this.chosen.length < 2) return null;
+    return (themeOf(this.page.root).dark ? HEAD_COLOURS_DARK : HEAD_COLOURS)[place] ?? null;
   }
 
   /** @param {Head} head @param {boolean} add */
@@ -223,8 +235,8 @@ class Heads {
     const there = others.length < this.chosen.length;
     if (!add) return this.setChosen([head]);
     if (there && others.length) return this.setChosen(others);
-    if (others.length >= HEAD_COLOURS.length) {
-      this.limit.textContent = `At most ${HEAD_COLOURS.length} heads can be overlaid.`;
+    if (others.length >= MOST_HEADS) {
+      this.limit.textContent = `At most ${MOST_HEADS} heads can be shown at once.`;
       return;
     }
     return this.setChosen([...others, head]);
@@ -234,17 +246,15 @@ class Heads {
     if (!this.trace || !this.chosen.length) return;
     const { map } = this.chosen[0];
     const { heads } = this.trace.summary.maps[map];
-    const count = Math.min(heads, HEAD_COLOURS.length);
-    this.setChosen(Array.from({ length: count }, (_, head) => ({ map, head })));
-    if (count < heads) this.limit.textContent = `Heads 1 to ${count} of ${heads}: at most ${count} can be overlaid.`;
+    this.setChosen(Array.from({ length: Math.min(heads, MOST_HEADS) }, (_, head) => ({ map, head })));
+    if (heads > MOST_HEADS) this.limit.textContent = `Heads 1 to ${MOST_HEADS} of ${heads}: at most ${MOST_HEADS} can be shown at once.`;
   }
 
   /** @param {Head[]} heads */
   setChosen(heads) {
     this.chosen = heads;
     this.limit.textContent = "";
-    if (this.overlayBox) this.overlayBox.input.checked = this.overlay || heads.length > 1;
-    markChosen(this.grid, heads, (place) => this.colour(place));
+    if (this.severalBox) this.severalBox.input.checked = this.several || heads.length > 1;
     this.drawChosen();
   }
 
@@ -254,18 +264,21 @@ class Heads {
   }
 
   async drawChosen() {
-    const { trace, group, chosen } = this;
+    const { trace, group, chosen: all } = this;
     if (!trace || !group) return;
+    // Lines need a colour for each head.
+    const chosen = this.mode === "lines" ? all.slice(0, HEAD_COLOURS.length) : all;
+    markChosen(this.grid, all, (place) => this.colour(place));
     try {
       const whole = await Promise.all(chosen.map(({ map, head }) => trace.head(map, head)));
-      if (trace !== this.trace || chosen !== this.chosen) return;
+      if (trace !== this.trace || all !== this.chosen) return;
       const [{ map }] = chosen;
       const facts = trace.summary.maps[map];
       // If there is only one query, the rows are the steps.
       const step = this.steps.of(facts.queries > 1 ? trace.stepLabels(map) : null);
       const matrices = step === null ? whole : whole.map((one) => sliceRows(one, step * facts.queries, (step + 1) * facts.queries));
       this.picture = {
-        title: [group.title, chosen.map((head) => this.nameOf(head)).join(", "), this.steps.label].filter(Boolean).join(" "),
+        title: [`${group.title}: ${this.namesOf(chosen)}`, this.steps.label].filter(Boolean).join(", "),
         layers: matrices.map((matrix, place) => ({ name: this.nameOf(chosen[place]), matrix, colour: this.colour(place) })),
         rows: step === null ? trace.rowLabels(map) : trace.queryLabels(map),
         columns: trace.columnLabels(map),
@@ -279,26 +292,50 @@ class Heads {
       this.notice.textContent = messageOf(error);
       return;
     }
-    this.drawLegend();
-    this.matrix.body.hidden = this.mode !== "matrix";
+    this.drawLegend(chosen);
+    const single = this.picture.layers.length === 1;
+    this.matrix.body.hidden = this.mode !== "matrix" || !single;
+    this.multiples.body.hidden = this.mode !== "matrix" || single;
+    this.scale.hidden = this.mode !== "matrix";
+    this.scale.replaceChildren(colourScale(this.picture, themeOf(this.page.root)));
     if (this.contrastToggle) this.contrastToggle.field.hidden = this.mode !== "matrix";
     this.lines.body.hidden = this.mode !== "lines";
     this.queryWeights.body.hidden = this.mode !== "axis";
-    if (this.mode === "matrix") this.matrix.show(this.picture);
+    this.multiples.show(this.multiples.body.hidden ? null : this.picture);
+    if (this.mode === "matrix" && single) this.matrix.show(this.picture);
+    else if (this.mode === "matrix") return;
     else if (this.mode === "lines") this.lines.show(this.picture);
     else if (this.axis) this.queryWeights.show(this.picture, this.axis, this.ownAxis);
   }
 
-  drawLegend() {
+  /**
+   * The names of heads in a title: all of a few, otherwise the layer or their number.
+   * @param {Head[]} heads
+   */
+  namesOf(heads) {
+    if (heads.length <= 3 || !this.trace || !this.group) return heads.map((head) => this.nameOf(head)).join(", ");
+    const maps = new Set(heads.map(({ map }) => map));
+    const facts = this.trace.summary.maps[heads[0].map];
+    const counted = heads.length === facts.heads && maps.size === 1 ? `all ${facts.heads} heads` : `${heads.length} heads`;
+    return maps.size > 1 || facts.kind === "rollout" ? counted : `${layerName(this.group, this.group.maps.indexOf(heads[0].map))}, ${counted}`;
+  }
+
+  /** @param {Head[]} heads those that are shown */
+  drawLegend(heads) {
     const { trace, picture } = this;
     if (!trace || !picture) return;
-    this.legend.replaceChildren(...this.chosen.map((head, place) => {
+    this.heading.textContent = picture.title;
+    if (heads.length < this.chosen.length) {
+      this.limit.textContent = `Lines of ${heads.length} of the ${this.chosen.length} selected heads.`;
+    }
+    this.legend.replaceChildren(...heads.map((head, place) => {
+      const colour = this.colour(place);
       const swatch = element("i", { class: "heed-swatch" });
-      swatch.style.background = this.colour(place) ?? "var(--heed-weight)";
+      if (colour) swatch.style.background = colour;
       const facts = trace.summary.maps[head.map];
       const entropy = `${facts.entropy[head.head].toFixed(2)} bits, up to ${picture.layers[place].matrix.peak.toFixed(2)}`;
       return element(
-        "li", {}, swatch, element("span", { title: facts.name }, this.nameOf(head)), element("small", {}, entropy),
+        "li", {}, colour ? swatch : "", element("span", { title: facts.name }, this.nameOf(head)), element("small", {}, entropy),
       );
     }));
   }

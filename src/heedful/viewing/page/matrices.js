@@ -47,6 +47,19 @@ export function meanMatrix(matrices) {
 }
 
 /**
+ * Rows become columns.
+ * @param {Matrix} matrix
+ * @returns {Matrix}
+ */
+export function transposed({ rows, columns, values, peak }) {
+  const turned = new Float32Array(values.length);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) turned[column * rows + row] = values[row * columns + column];
+  }
+  return matrixOf(columns, rows, turned, peak);
+}
+
+/**
  * @param {Matrix} matrix
  * @param {number} from
  * @param {number} to

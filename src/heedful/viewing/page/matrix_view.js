@@ -1,7 +1,8 @@
 // An interactive matrix: hover, keyboard, zoom, and an overview while it is zoomed.
 
 import { element } from "./elements.js";
-import { isRightToLeft, formatWeight } from "./matrices.js";
+import { colourScale } from "./colour_scale.js";
+import { fillReadout } from "./matrix_readout.js";
 import { Drawing, computeLayout } from "./picture.js";
 import { themeOf } from "./painting.js";
 
@@ -9,12 +10,18 @@ import { themeOf } from "./painting.js";
 /** @typedef {import("./types.js").Page} Page */
 
 const MAX_ZOOM_CELL = 40;
+/** The smallest side of a cell at zoom 1, so that all labels can be read; longer texts are first shown as a whole. */
+const LEAST_CELL = 14;
+const LONG = 200;
+/** The largest height of the visible part. */
+const TALL = 1680;
 const STEP = 1.4;
 
 export class MatrixView {
   /**
    * @param {Page} page
-   * @param {{label: string, height?: number, chosen?: (row: number) => void}} options
+   * @param {{label: string, height?: number, titled?: boolean, chosen?: (row: number) => void, scrubbed?: (column: number) => void}} options
+   *   `scrubbed` is called for each column that is pressed, dragged over, or reached with the keyboard
    */
   constructor(page, options) {
     this.page = page;
@@ -28,6 +35,9 @@ export class MatrixView {
     this.view = { zoom: 1, x: 0, y: 0 };
     /** @type {{row: number, column: number} | null} */
     this.cursor = null;
+    /** @type {Map<number, PointerEvent>} pointers that are down */
+    this.touches = new Map();
+    this.caption = element("div");
     this.canvas = element("canvas", {
       tabindex: 0,
       role: "application",
@@ -40,7 +50,7 @@ export class MatrixView {
     this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
     this.zooming = this.buttons();
     const frame = element("div", { class: "heed-frame" }, this.canvas);
-    this.body = element("div", { class: "heed-matrix-view" }, frame, element(
+    this.body = element("div", { class: "heed-matrix-view" }, this.caption, frame, element(
       "div", { class: "heed-below-matrix" }, this.readout, this.overview, this.zooming));
     this.frame = frame;
     this.listen();
@@ -54,10 +64,17 @@ export class MatrixView {
       "div", { class: "heed-zoom", role: "group", "aria-label": "Zoom" },
       button("−", "Zoom out", () => this.zoomBy(1 / STEP)),
       button("+", "Zoom in", () => this.zoomBy(STEP)),
-      button("Fit", "Fit the whole matrix", () => this.zoomTo(1)),
+      button("Fit", "Fit the whole matrix", () => this.zoomTo(0)),
     );
     group.hidden = true;
     return group;
+  }
+
+  /** @param {number} column */
+  mark(column) {
+    if (!this.picture) return;
+    this.picture.marked = column;
+    this.draw();
   }
 
   /** @param {Picture} picture */
@@ -84,7 +101,10 @@ export class MatrixView {
     const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     const height = this.options.height ?? Math.max(Math.min(window.innerHeight * 0.78, 760), 320);
     const font = room < 480 ? 12 : 13;
-    const layout = computeLayout(context, picture, { width: room, height, cell: 38, font, family: theme.font });
+    const layout = computeLayout(context, picture, {
+      width: room, height, cell: 38, font, family: theme.font, tall: TALL,
+      least: Math.max(picture.rows.length, picture.columns.length) > LONG ? 0 : LEAST_CELL,
+    });
     const pixelRatio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(layout.totalWidth * pixelRatio);
     this.canvas.height = Math.round(layout.totalHeight * pixelRatio);
@@ -92,7 +112,8 @@ export class MatrixView {
     this.canvas.style.height = `${layout.totalHeight}px`;
     context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0);
     this.drawing = new Drawing(picture, layout, theme);
-    this.zooming.hidden = Math.min(layout.cellWidth, layout.cellHeight) >= 12;
+    this.zooming.hidden = this.minZoom() >= 1 && Math.min(layout.cellWidth, layout.cellHeight) >= 12;
+    if (this.options.titled) this.caption.replaceChildren(element("h3", { class: "heed-picture-title" }, picture.title), colourScale(picture, theme));
     this.draw();
     // Expose the drawing time for measurements.
     this.canvas.dataset.milliseconds = (performance.now() - started).toFixed(1);
@@ -102,18 +123,33 @@ export class MatrixView {
     if (!this.drawing) return;
     const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     this.drawing.draw(context, this.view, this.cursor);
-    this.canvas.style.touchAction = this.view.zoom > 1 ? "none" : "pan-y";
+    const hidden = this.hidden();
+    this.canvas.style.touchAction = hidden.rows ? "none" : "pan-y";
+    this.canvas.classList.toggle("heed-movable", hidden.rows > 0 || hidden.columns > 0);
     this.drawOverview();
+  }
+
+  /** The numbers of rows and columns outside the visible part. */
+  hidden() {
+    const { drawing, picture } = this;
+    if (!drawing || !picture) return { rows: 0, columns: 0 };
+    const cell = drawing.cells(this.view);
+    return {
+      rows: Math.max(0, Math.ceil(picture.rows.length - cell.down - 0.01)),
+      columns: Math.max(0, Math.ceil(picture.columns.length - cell.across - 0.01)),
+    };
   }
 
   drawOverview() {
     const { drawing, overview, view } = this;
-    overview.hidden = !drawing || view.zoom <= 1;
+    const { rows, columns } = this.hidden();
+    overview.hidden = !drawing || (rows === 0 && columns === 0);
     if (!drawing || overview.hidden || !this.picture) return;
     const { layout } = drawing;
-    const scale = Math.min(90 / layout.width, 90 / layout.height);
-    overview.width = Math.ceil(layout.width * scale);
-    overview.height = Math.ceil(layout.height * scale);
+    const [wide, high] = [layout.cellWidth * this.picture.columns.length, layout.cellHeight * this.picture.rows.length];
+    const scale = Math.min(90 / wide, 90 / high);
+    overview.width = Math.ceil(wide * scale);
+    overview.height = Math.ceil(high * scale);
     const context = /** @type {CanvasRenderingContext2D} */ (overview.getContext("2d"));
     const small = { ...layout, left: 0, top: 0, width: overview.width, height: overview.height };
     small.cellWidth = overview.width / this.picture.columns.length;
@@ -123,12 +159,20 @@ export class MatrixView {
     }
     this.small.layout = small;
     this.small.drawWeights(context, { zoom: 1, x: 0, y: 0 });
-    const across = overview.width / view.zoom;
+    const cell = drawing.cells(view);
+    const across = Math.min(cell.across * small.cellWidth, overview.width);
     const x = view.x * small.cellWidth;
     context.strokeStyle = drawing.theme.ink;
     context.lineWidth = 1.5;
     context.strokeRect(layout.mirrored ? overview.width - x - across : x, view.y * small.cellHeight, across,
-      overview.height / view.zoom);
+      Math.min(cell.down * small.cellHeight, overview.height));
+  }
+
+  /** The zoom factor at which the whole matrix is visible; at most 1. */
+  minZoom() {
+    const { layout } = /** @type {Drawing} */ (this.drawing);
+    const picture = /** @type {Picture} */ (this.picture);
+    return Math.min(1, layout.width / (layout.cellWidth * picture.columns.length), layout.height / (layout.cellHeight * picture.rows.length));
   }
 
   /** The maximum zoom factor. */
@@ -152,7 +196,7 @@ export class MatrixView {
     const at = around ?? this.cursor ?? {
       row: this.view.y + before.down / 2, column: this.view.x + before.across / 2,
     };
-    const next = Math.min(Math.max(zoom, 1), this.maxZoom());
+    const next = Math.min(Math.max(zoom, this.minZoom()), this.maxZoom());
     const change = this.view.zoom / next;
     this.view = {
       zoom: next,
@@ -161,6 +205,7 @@ export class MatrixView {
     };
     this.stayInside();
     this.draw();
+    this.updateReadout();
   }
 
   stayInside() {
@@ -173,7 +218,7 @@ export class MatrixView {
 
   /**
    * The cell at a point of the canvas, with fractions.
-   * @param {MouseEvent} event
+   * @param {{clientX: number, clientY: number}} event
    * @returns {{row: number, column: number} | null}
    */
   under(event) {
@@ -195,13 +240,26 @@ export class MatrixView {
     let moved = false;
     this.canvas.addEventListener("pointerdown", (event) => {
       moved = false;
-      if (this.view.zoom > 1) {
+      this.scrub(event);
+      this.touches.set(event.pointerId, event);
+      const { rows, columns } = this.hidden();
+      if (rows || columns) {
         dragged = { x: event.clientX, y: event.clientY };
         this.canvas.setPointerCapture(event.pointerId);
       }
     });
-    this.canvas.addEventListener("pointerup", () => (dragged = null));
+    for (const end of /** @type {const} */ (["pointerup", "pointercancel"])) {
+      this.canvas.addEventListener(end, (event) => {
+        dragged = null;
+        this.touches.delete(event.pointerId);
+      });
+    }
     this.canvas.addEventListener("pointermove", (event) => {
+      if (this.pinch(event)) {
+        moved = true;
+        dragged = null;
+        return;
+      }
       if (dragged && this.drawing) {
         moved = true;
         const cell = this.drawing.cells(this.view);
@@ -213,6 +271,7 @@ export class MatrixView {
         this.draw();
         return;
       }
+      if (event.buttons) this.scrub(event);
       const at = this.under(event);
       this.point(at && { row: Math.floor(at.row), column: Math.floor(at.column) });
     });
@@ -232,21 +291,37 @@ export class MatrixView {
     this.page.onTheme(() => this.resize());
   }
 
-  /** Which labels are shown, if there is no space for all of them. */
-  labelNote() {
-    if (!this.drawing) return "";
-    const { layout } = this.drawing;
-    const cell = this.drawing.cells(this.view);
-    const every = (/** @type {number} */ size) => Math.max(1, Math.ceil((layout.font * 1.06) / size));
-    const [down, across] = [every(cell.height), every(cell.width)];
-    if (down === 1 && across === 1) return "";
-    return ` Not all labels fit: shown are 1 of ${down} rows and 1 of ${across} columns.`;
+  /**
+   * Zoom by the distance of two fingers.
+   * @param {PointerEvent} event
+   * @returns {boolean} whether there are two
+   */
+  pinch(event) {
+    if (this.touches.size !== 2 || !this.touches.has(event.pointerId)) return false;
+    const before = spread(this.touches.values());
+    this.touches.set(event.pointerId, event);
+    const after = spread(this.touches.values());
+    if (before.distance > 0) this.zoomBy(after.distance / before.distance, this.under(after) ?? undefined);
+    return true;
+  }
+
+  /** @param {PointerEvent} event */
+  scrub(event) {
+    const at = this.hidden().columns ? null : this.under(event);
+    if (at) this.options.scrubbed?.(Math.floor(at.column));
   }
 
   /** @param {WheelEvent} event */
   wheel(event) {
-    // The plain wheel scrolls the page; pinching on a touchpad is a wheel event with Ctrl.
-    if (!event.ctrlKey || this.zooming.hidden || (event.deltaY > 0 && this.view.zoom === 1)) return;
+    // The plain wheel scrolls the page, a horizontal one the matrix; pinching on a touchpad is a wheel event with Ctrl.
+    const across = event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX;
+    if (!event.ctrlKey && Math.abs(across) >= Math.abs(event.shiftKey ? 0 : event.deltaY) && this.hidden().columns && this.drawing) {
+      event.preventDefault();
+      this.view.x += ((this.drawing.layout.mirrored ? -1 : 1) * across) / this.drawing.cells(this.view).width;
+      this.stayInside();
+      return this.draw();
+    }
+    if (!event.ctrlKey || this.zooming.hidden || (event.deltaY > 0 && this.view.zoom <= this.minZoom())) return;
     event.preventDefault();
     this.zoomBy(event.deltaY < 0 ? 1.2 : 1 / 1.2, this.under(event) ?? undefined);
   }
@@ -257,7 +332,7 @@ export class MatrixView {
     if (!picture || !drawing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "+" || event.key === "=") this.zoomBy(STEP);
     else if (event.key === "-") this.zoomBy(1 / STEP);
-    else if (event.key === "0") this.zoomTo(1);
+    else if (event.key === "0") this.zoomTo(0);
     else if (event.key === "Enter") this.choose();
     else {
       const at = this.cursor ?? { row: 0, column: 0 };
@@ -274,6 +349,7 @@ export class MatrixView {
         row: Math.min(Math.max(at.row + move[0], 0), picture.rows.length - 1),
         column: Math.min(Math.max(at.column + move[1], 0), picture.columns.length - 1),
       }, true);
+      if (this.cursor) this.options.scrubbed?.(this.cursor.column);
     }
     event.preventDefault();
   }
@@ -297,34 +373,18 @@ export class MatrixView {
   }
 
   updateReadout() {
-    const { picture, cursor } = this;
-    if (!picture) return;
-    this.readout.classList.toggle("heed-idle", !cursor);
-    if (!cursor) {
-      const hint = this.zooming.hidden ? "" : " Zoom with Ctrl + wheel, + and −; drag to move.";
-      const order = isRightToLeft(picture.columns) ? ", from right to left" : "";
-      const masked = picture.causal ? "Hatched cells are masked: no position reads a later one. " : "";
-      this.readout.textContent = `${masked}Rows: ${picture.rowTitle}. Columns: ${picture.columnTitle}${order}. `
-        + `Point at a cell, or use the arrow keys.${hint}${this.labelNote()}`;
-      return;
-    }
-    const place = cursor.row * picture.columns.length + cursor.column;
-    const weights = picture.layers.flatMap((layer) => [
-      picture.layers.length > 1 ? swatch(layer) : "", element("strong", {}, formatWeight(layer.matrix.values[place])),
-    ]);
-    if (picture.causal && cursor.column > cursor.row) weights.splice(0, weights.length, element("strong", {}, "masked"));
-    const more = picture.bars.map((bars) => `${bars.title} ${bars.values[cursor.row]?.toFixed(2)}${bars.unit}`);
-    // Isolate the direction of each text, so that scripts do not mix.
-    this.readout.replaceChildren(
-      element("bdi", {}, picture.rows[cursor.row]), " → ", element("bdi", {}, picture.columns[cursor.column]),
-      "  ", ...weights, more.length ? `   ${more.join(" · ")}` : "",
-    );
+    if (this.drawing) fillReadout(this.readout, this.drawing, this.view, this.cursor, { hidden: this.hidden(), zooms: !this.zooming.hidden });
   }
 }
 
-/** @param {import("./types.js").Layer} layer */
-function swatch(layer) {
-  const box = element("i", { class: "heed-swatch", role: "img", "aria-label": layer.name, title: layer.name });
-  box.style.background = layer.colour ?? "";
-  return box;
+/**
+ * The distance of two pointers and the point between them.
+ * @param {Iterable<PointerEvent>} two
+ */
+function spread(two) {
+  const [one, other] = two;
+  return {
+    distance: Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY),
+    clientX: (one.clientX + other.clientX) / 2, clientY: (one.clientY + other.clientY) / 2,
+  };
 }

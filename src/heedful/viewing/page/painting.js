@@ -2,7 +2,6 @@
 
 import { maxPool, rowOf } from "./matrices.js";
 
-/** @typedef {import("./types.js").Layer} Layer */
 /** @typedef {number[]} Colour red, green and blue */
 
 /**
@@ -92,68 +91,36 @@ export function blendColours(surface, colour, strength) {
 }
 
 /**
- * The colour of a cell with several layers: the mean of their colours, weighted by their shares, with the strength of
- * the largest share.
- * @param {Colour} surface
- * @param {Colour[]} colours
- * @param {ArrayLike<number>} shares the weight of each layer divided by its peak, 0 to 1
- * @returns {Colour}
+ * The weight that has the full colour: that of the picture, or the largest of its layers.
+ * @param {import("./types.js").Picture} picture
  */
-export function mixColours(surface, colours, shares) {
-  let sum = 0;
-  let maximum = 0;
-  /** @type {Colour} */
-  const mean = [0, 0, 0];
-  for (let layer = 0; layer < colours.length; layer++) {
-    const share = Math.max(shares[layer], 0);
-    for (let channel = 0; channel < 3; channel++) mean[channel] += colours[layer][channel] * share;
-    sum += share;
-    maximum = Math.max(maximum, share);
-  }
-  if (!sum) return surface;
-  return blendColours(surface, [mean[0] / sum, mean[1] / sum, mean[2] / sum], colourStrength(maximum));
+export function peakOf(picture) {
+  return picture.peak ?? Math.max(0, ...picture.layers.map(({ matrix }) => matrix.peak));
 }
 
 /**
- * Whether cells are wide enough for one stripe per layer; otherwise, colours are mixed.
- * @param {number} layers
- * @param {number} width the width of a cell in pixels
- */
-export function fitsStripes(layers, width) {
-  return layers > 1 && width >= layers * 3;
-}
-
-/**
- * A canvas with one pixel per weight (with stripes, one per weight and layer), or per block of `down` × `across`
- * weights.
- * @param {Layer[]} layers
+ * A canvas with one pixel per weight of a matrix, or per block of `down` × `across` weights.
+ * @param {import("./types.js").Matrix} whole
  * @param {Theme} theme
- * @param {{mirrored: boolean, byRow?: boolean, stripes?: boolean, down?: number, across?: number}} how
+ * @param {{mirrored: boolean, peak?: number, byRow?: boolean, down?: number, across?: number}} how
  * @returns {HTMLCanvasElement}
  */
-export function renderWeights(layers, theme, { mirrored, byRow = false, stripes = false, down = 1, across = 1 }) {
-  const matrices = layers.map((layer) => maxPool(layer.matrix, down, across));
-  const peaks = matrices.map((matrix) => rowPeaks(matrix, byRow));
-  const [{ rows, columns }] = matrices;
-  const each = stripes ? layers.length : 1;
+export function renderWeights(whole, theme, { mirrored, peak, byRow = false, down = 1, across = 1 }) {
+  const matrix = maxPool(whole, down, across);
+  const peaks = rowPeaks(matrix, byRow, peak);
+  const { rows, columns } = matrix;
   const canvas = document.createElement("canvas");
-  canvas.width = Math.max(columns * each, 1);
+  canvas.width = Math.max(columns, 1);
   canvas.height = Math.max(rows, 1);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);
-  const surface = parseColour(theme.surface);
-  const colours = layers.map((layer) => parseColour(layer.colour ?? theme.accent));
-  const ramps = colours.map((colour) => colourRamp(surface, colour, parseColour(theme.negative)));
-  const shares = new Float32Array(matrices.length);
+  const ramp = colourRamp(parseColour(theme.surface), parseColour(theme.accent), parseColour(theme.negative));
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
-      const from = row * columns + column;
-      const to = row * canvas.width + (mirrored ? columns - 1 - column : column) * each;
-      matrices.forEach((one, i) => (shares[i] = peaks[i][row] ? one.values[from] / peaks[i][row] : 0));
-      if (stripes || ramps.length === 1) {
-        ramps.forEach((ramp, i) => (pixels[to + i] = ramp[Math.round(Math.min(Math.max(shares[i], -1), 1) * 255) + 255]));
-      } else pixels[to] = packPixel(mixColours(surface, colours, shares));
+      const share = peaks[row] ? matrix.values[row * columns + column] / peaks[row] : 0;
+      const to = row * canvas.width + (mirrored ? columns - 1 - column : column);
+      pixels[to] = ramp[Math.round(Math.min(Math.max(share, -1), 1) * 255) + 255];
     }
   }
   context.putImageData(image, 0, 0);
@@ -196,10 +163,11 @@ export function maxAbsolute(weights) {
  * The weight that has the full colour in each row: the largest of the matrix, or of the row.
  * @param {import("./types.js").Matrix} matrix
  * @param {boolean} byRow
+ * @param {number} [peak] instead of the largest of the matrix
  * @returns {Float32Array}
  */
-export function rowPeaks(matrix, byRow) {
-  const peaks = new Float32Array(matrix.rows).fill(matrix.peak);
+export function rowPeaks(matrix, byRow, peak = matrix.peak) {
+  const peaks = new Float32Array(matrix.rows).fill(peak);
   if (!byRow) return peaks;
   for (let row = 0; row < matrix.rows; row++) {
     peaks[row] = maxAbsolute(rowOf(matrix, row));
@@ -244,6 +212,6 @@ export function thumbnails(bytes, map, theme, mirrored) {
       (byte) => (map.negative ? (byte - 128) / 127 : byte / 255),
     );
     const matrix = { rows: height, columns: width, values, peak: 1 };
-    return renderWeights([{ name: "", matrix, colour: null }], theme, { mirrored });
+    return renderWeights(matrix, theme, { mirrored });
   });
 }

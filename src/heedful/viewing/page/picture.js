@@ -2,7 +2,7 @@
 
 import { hatchMasked } from "./masked_cells.js";
 import { isRightToLeft } from "./matrices.js";
-import { renderWeights, fitsStripes } from "./painting.js";
+import { peakOf, renderWeights } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./painting.js").Theme} Theme */
@@ -15,7 +15,7 @@ import { renderWeights, fitsStripes } from "./painting.js";
  * @property {number} top top edge of the weights
  * @property {number} cellWidth at zoom 1
  * @property {number} cellHeight
- * @property {number} width width of the weights
+ * @property {number} width width of the weights, or of the visible part
  * @property {number} height
  * @property {number} totalWidth
  * @property {number} totalHeight
@@ -34,7 +34,8 @@ const GAP = 10;
 /**
  * @param {CanvasRenderingContext2D} context measures texts
  * @param {Picture} picture
- * @param {{width: number, height: number, cell: number, font: number, family: string}} room
+ * @param {{width: number, height: number, cell: number, font: number, family: string, least?: number, tall?: number}} room
+ *   `least` is the smallest side of a cell; a part of the weights is then hidden if more than `tall` pixels are needed
  * @returns {Layout}
  */
 export function computeLayout(context, picture, room) {
@@ -62,9 +63,12 @@ export function computeLayout(context, picture, room) {
   // Cells are a little higher than wide if all row labels then fit.
   const readable = font * 1.2;
   if (cellHeight >= readable * 0.5 && cellHeight < readable && readable * rows <= room.height - top) cellHeight = readable;
+  const { least = 0, tall = Infinity } = room;
+  cellWidth = Math.max(cellWidth, least);
+  cellHeight = Math.max(cellHeight, least);
   const flat = !picture.bars.length && maxTextWidth(context, picture.columns) <= cellWidth - 2;
-  const width = cellWidth * columns;
-  const height = cellHeight * rows;
+  const width = least ? Math.min(cellWidth * columns, Math.max(free - overhang, 2 * least)) : cellWidth * columns;
+  const height = Math.min(cellHeight * rows, tall);
   const totalWidth = rowGutter + width + Math.max(bars, overhang) + 4;
   return {
     mirrored,
@@ -76,7 +80,7 @@ export function computeLayout(context, picture, room) {
     width,
     height,
     totalWidth,
-    totalHeight: (flat ? font + 14 : top) + height + 4,
+    totalHeight: (flat ? font + 14 : top) + height + (picture.marked === undefined ? 4 : 14),
     font,
     upright: !slanted,
     barLeft: mirrored ? 4 : rowGutter + width + GAP + 4,
@@ -96,7 +100,17 @@ function maxTextWidth(context, texts) {
   return Math.ceil(maximum);
 }
 
-/** Draws a picture and caches the image of its weights while only the view changes. */
+/**
+ * One picture for each layer, with a common scale of colours and the layer's name as title.
+ * @param {Picture} picture
+ * @returns {Picture[]}
+ */
+export function panelsOf(picture) {
+  if (picture.layers.length < 2) return [picture];
+  return picture.layers.map((layer) => ({ ...picture, title: layer.name, layers: [layer], bars: [], peak: peakOf(picture) }));
+}
+
+/** Draws a picture of one layer and caches the image of its weights while only the view changes. */
 export class Drawing {
   /**
    * @param {Picture} picture
@@ -121,6 +135,7 @@ export class Drawing {
     context.fillStyle = theme.surface;
     context.fillRect(0, 0, layout.totalWidth, layout.totalHeight);
     this.drawWeights(context, view);
+    if (this.picture.marked !== undefined) this.drawMarked(context, view, this.picture.marked);
     if (cursor) this.drawCursor(context, view, cursor);
     this.drawRowLabels(context, view, cursor);
     this.drawColumnLabels(context, view, cursor);
@@ -158,19 +173,17 @@ export class Drawing {
     const cell = this.cells(view);
     const down = Math.max(1, Math.floor(1 / cell.height));
     const across = Math.max(1, Math.floor(1 / cell.width));
-    const stripes = fitsStripes(picture.layers.length, cell.width);
-    const each = stripes ? picture.layers.length : 1;
-    const key = `${down} ${across} ${stripes}`;
+    const key = `${down} ${across}`;
     let image = this.rendered.get(key);
     if (!image) {
-      const how = { mirrored: layout.mirrored, byRow: picture.byRow, stripes, down, across };
-      image = renderWeights(picture.layers, theme, how);
+      const how = { mirrored: layout.mirrored, byRow: picture.byRow, peak: peakOf(picture), down, across };
+      image = renderWeights(picture.layers[0].matrix, theme, how);
       this.rendered.set(key, image);
     }
     const first = layout.mirrored ? picture.columns.length - view.x - cell.across : view.x;
     context.imageSmoothingEnabled = false;
     context.drawImage(
-      image, (first / across) * each, view.y / down, (cell.across / across) * each, cell.down / down,
+      image, first / across, view.y / down, cell.across / across, cell.down / down,
       layout.left, layout.top, layout.width, layout.height,
     );
     if (picture.causal) hatchMasked(context, this, view);
@@ -178,7 +191,10 @@ export class Drawing {
     context.lineWidth = 1;
     if (Math.min(cell.width, cell.height) >= 12) this.drawGrid(context, view);
     context.strokeStyle = theme.line;
-    context.strokeRect(layout.left - 0.5, layout.top - 0.5, layout.width + 1, layout.height + 1);
+    const wide = Math.min(layout.width, picture.columns.length * cell.width);
+    const left = layout.mirrored ? layout.left + layout.width - wide : layout.left;
+    const high = Math.min(layout.height, picture.rows.length * cell.height);
+    context.strokeRect(left - 0.5, layout.top - 0.5, wide + 1, high + 1);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {View} view */
@@ -198,6 +214,28 @@ export class Drawing {
       context.lineTo(x, layout.top + layout.height);
     }
     context.stroke();
+  }
+
+  /**
+   * A frame around a column, and a handle above it.
+   * @param {CanvasRenderingContext2D} context
+   * @param {View} view
+   * @param {number} column
+   */
+  drawMarked(context, view, column) {
+    const { layout, theme } = this;
+    const width = Math.max(this.cells(view).width, 3);
+    const x = this.columnLeft(view, column);
+    if (x + width < layout.left || x > layout.left + layout.width) return;
+    context.strokeStyle = theme.ink;
+    context.lineWidth = 2;
+    context.strokeRect(x, layout.top - 1, width, layout.height + 2);
+    context.fillStyle = theme.ink;
+    context.beginPath();
+    context.moveTo(x + width / 2 - 6, layout.top + layout.height + 10);
+    context.lineTo(x + width / 2 + 6, layout.top + layout.height + 10);
+    context.lineTo(x + width / 2, layout.top + layout.height + 2);
+    context.fill();
   }
 
   /** @param {CanvasRenderingContext2D} context @param {View} view @param {{row: number, column: number}} cursor */
@@ -248,7 +286,7 @@ export class Drawing {
       const x = this.columnLeft(view, column) + cell.width / 2;
       if (x < layout.left || x > layout.left + layout.width) continue;
       if (overlapsLabel(column, cursor?.column, step)) continue;
-      this.setLabel(context, column === cursor?.column, theme);
+      this.setLabel(context, column === cursor?.column || column === picture.marked, theme);
       this.drawColumnLabel(context, picture.columns[column], x);
     }
   }

@@ -1,8 +1,11 @@
 // The Steps panel: the attention of each decoding step.
 
 import { element, messageOf } from "./elements.js";
+import { colourScale } from "./colour_scale.js";
 import { exportButtons } from "./exporting.js";
-import { windowAround, rowEntropies } from "./matrices.js";
+import { windowAround, rowEntropies, transposed } from "./matrices.js";
+import { MatrixView } from "./matrix_view.js";
+import { themeOf } from "./painting.js";
 import { titles } from "./overview.js";
 import { viewTitle, makeAxisView } from "./axis_views.js";
 
@@ -21,8 +24,10 @@ class Steps {
     this.step = 0;
     /** @type {LoadedTrace | null} */
     this.trace = null;
-    /** @type {Picture | null} */
+    /** @type {Picture | null} one column per step */
     this.picture = null;
+    /** @type {import("./types.js").Matrix | null} one row per step */
+    this.matrix = null;
     /** Whether rows are output tokens, not input tokens. */
     this.written = false;
     /** @type {number | undefined} */
@@ -36,12 +41,19 @@ class Steps {
     /** @type {import("./types.js").AxisView | null} */
     this.view = null;
     this.viewField = element("div");
-    this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
+    this.strip = new MatrixView(page, {
+      label: "The attention of all steps: one column per step. The left and right arrow keys move between steps.",
+      height: 420, scrubbed: (column) => this.go(column),
+    });
+    this.heading = element("h3", { class: "heed-picture-title" });
+    this.scale = element("div");
+    page.onTheme(() => this.showScale());
+    this.readout = element("p", { class: "heed-readout heed-step-readout", "aria-live": "polite" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
     this.player = element("div", { class: "heed-player" }, this.playButton, this.slider);
     this.hint = element("p", { class: "heed-hint" });
     this.field = element(
-      "div", {}, this.player, this.sentence, this.readout, this.viewField,
+      "div", {}, this.heading, this.scale, this.strip.body, this.player, this.sentence, this.readout, this.viewField,
     );
     this.body = element(
       "div", { class: "heed-panel heed-steps" },
@@ -63,16 +75,21 @@ class Steps {
       if (subject !== this.page.session.subject) return;
       this.stop();
       this.trace = trace;
+      const named = titles(map);
       this.picture = {
-        title: `Steps: ${trace.summary.title}`, layers: [{ name: map.name, matrix, colour: null }], rows, columns,
-        ...titles(map), bars: [],
+        title: `Steps: ${trace.summary.title}`, layers: [{ name: map.name, matrix: transposed(matrix), colour: null }],
+        rows: columns, columns: rows, rowTitle: named.columnTitle, columnTitle: named.rowTitle, bars: [], marked: 0,
       };
+      this.matrix = matrix;
       this.written = map.written && !map.step_axis;
       this.setView(trace, map);
       this.entropies = rowEntropies(matrix);
       this.slider.max = String(matrix.rows - 1);
       this.notice.textContent = "";
       this.field.hidden = false;
+      this.heading.textContent = this.picture.title;
+      this.showScale();
+      if (!this.strip.body.hidden) this.strip.show(this.picture);
       this.go(0);
     } catch (error) {
       if (subject !== this.page.session.subject) return;
@@ -94,18 +111,23 @@ class Steps {
     this.view = makeAxisView(this.page, axis, trace.summary.labels[map.key_axis], own ? { pick: (place) => this.go(place) } : {});
     this.viewField.replaceChildren(this.view.body);
     this.player.hidden = map.steps * map.queries < 2;
+    this.strip.body.hidden = this.scale.hidden = viewTitle(axis) !== undefined;
     // Cells of an image and frames of a sound are not a sentence.
     this.sentence.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
     this.hint.textContent = viewTitle(axis) ? own ? "Shows the attention of each position; select one in the picture." : "Shows the attention of each step."
-      : `${this.written ? "Each step generates one token." : "Each step is one query."} The bars show its attention; faint bars show that of the previous step.`;
+      : `${this.written ? "Each step generates one token." : "Each step is one query."} One column per step: drag over the picture, or use the slider.`;
+  }
+
+  showScale() {
+    if (this.picture) this.scale.replaceChildren(colourScale(this.picture, themeOf(this.page.root)));
   }
 
   toggle() {
     if (this.timer !== undefined) return this.stop();
-    if (this.picture && this.step >= this.picture.rows.length - 1) this.go(0);
+    if (this.picture && this.step >= this.picture.columns.length - 1) this.go(0);
     this.playButton.textContent = "Pause";
     this.timer = window.setInterval(() => {
-      const last = !this.picture || this.step >= this.picture.rows.length - 1 || !this.body.isConnected || this.body.hidden;
+      const last = !this.picture || this.step >= this.picture.columns.length - 1 || !this.body.isConnected || this.body.hidden;
       if (last) this.stop();
       else this.go(this.step + 1);
     }, STEP_MILLISECONDS);
@@ -119,29 +141,30 @@ class Steps {
 
   /** @param {number} step */
   go(step) {
-    const { picture, trace } = this;
-    if (!picture || !trace) return;
+    const { picture, trace, matrix } = this;
+    if (!picture || !trace || !matrix) return;
+    const tokens = picture.columns;
     this.step = step;
     this.slider.value = String(step);
-    this.slider.setAttribute("aria-valuetext", `step ${step + 1} of ${picture.rows.length}: ${picture.rows[step]}`);
-    const shown = windowAround(step, picture.rows.length, MAX_WORDS);
+    this.slider.setAttribute("aria-valuetext", `step ${step + 1} of ${tokens.length}: ${tokens[step]}`);
+    const shown = windowAround(step, tokens.length, MAX_WORDS);
     this.sentence.replaceChildren(
       shown[0] > 0 ? element("span", { class: "heed-upcoming" }, "…") : "",
       ...shown.map((row) =>
-        element("bdi", { class: row < step ? "heed-previous" : row === step ? "heed-current" : "heed-upcoming" }, picture.rows[row])),
-      shown[shown.length - 1] < picture.rows.length - 1 ? element("span", { class: "heed-upcoming" }, "…") : "",
+        element("bdi", { class: row < step ? "heed-previous" : row === step ? "heed-current" : "heed-upcoming" }, tokens[row])),
+      shown[shown.length - 1] < tokens.length - 1 ? element("span", { class: "heed-upcoming" }, "…") : "",
     );
-    const { matrix } = picture.layers[0];
-    this.view?.show(matrix, step, picture.rows);
+    this.strip.mark(step);
+    this.view?.show(matrix, step, tokens);
     const { decided, decided_labels: labels, log_probabilities: all } = trace.summary;
     // In a language model, each input token is followed by an output token.
-    const follows = !this.written && decided.length === picture.rows.length;
+    const follows = !this.written && decided.length === tokens.length;
     const logProbability = this.written || follows ? all[step] : undefined;
     const what = this.written ? "output " : "at ";
     const next = follows ? [", output ", element("bdi", {}, element("strong", {}, (labels ?? decided)[step]))] : [];
     const confidence = logProbability === undefined ? "" : `confidence ${Math.exp(logProbability).toFixed(2)} · `;
     this.readout.replaceChildren(
-      `Step ${step + 1} of ${picture.rows.length}: ${what}`, element("bdi", {}, element("strong", {}, picture.rows[step])), ...next,
+      `Step ${step + 1} of ${tokens.length}: ${what}`, element("bdi", {}, element("strong", {}, tokens[step])), ...next,
       ` · ${confidence}entropy ${(this.entropies?.[step] ?? 0).toFixed(2)} bits`,
     );
   }

@@ -247,6 +247,9 @@
  * @property {Bars[]} bars
  * @property {boolean} [causal] whether the cells above the diagonal are masked
  * @property {boolean} [byRow] whether the full colour is the largest weight of each row, not of the matrix
+ * @property {number} [marked] the column that is selected
+ * @property {string} [unit] what the numbers are, if not weights
+ * @property {number} [peak] the weight with the full colour, if it is not the largest one of the layers
  */
 
 /**
@@ -272,6 +275,7 @@
  * @property {boolean} [hasInput] whether the panel has a text field, which determines the subject
  * @property {(model: string, typed: {source: string}) => Promise<import("./session.js").Subject>} [subjectFor]
  *   the subject for the typed text and another model of the panel
+ * @property {number} [marked] the column that is selected
  * @property {string} [unit] what its models predict, in the plural; default: tokens; empty for one prediction per text
  */
 
