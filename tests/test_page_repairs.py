@@ -3,11 +3,14 @@
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from heedful.inference.trace import Trace
 from heedful.serving import Served, make_application
 from heedful.viewing.page import export_html
 from page_help import (
@@ -220,6 +223,7 @@ def test_rows_and_columns_have_a_least_size_and_the_rest_is_counted(
         hidden = re.search(r"(\d+) of 60 columns are outside", hint())
         assert hidden
         assert "labels fit" not in hint()
+        it.page.locator(matrix).evaluate("one => one.scrollIntoView()")
         box = it.page.locator(matrix).bounding_box()
         assert box["width"] <= 600
         assert box["height"] >= 60 * 14
@@ -289,3 +293,51 @@ def test_the_steps_are_a_strip_with_a_scrubber(chromium: Any, tmp_path: Path) ->
         shown = it.page.locator(".heed-weights .heed-number").all_text_contents()
         expected = trace["cross.1"].weights.mean(0)[step - 1]
         assert [float(one) for one in shown] == pytest.approx(expected.tolist(), abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("attended", "higher", "sentence"),
+    [
+        (0.4, 15, "the most attended word matters less than random ones: do not read this picture"),
+        (
+            3.0,
+            1,
+            "the most attended word matters more than random ones: the weights point at words",
+        ),
+        (1.1, 7, "it is not clear that the most attended word matters more than random ones"),
+    ],
+)
+def test_the_faithfulness_test_ends_in_a_sentence(
+    chromium: Any, tmp_path: Path, attended: float, higher: int, sentence: str
+) -> None:
+    measured = {
+        "words": 1, "dropped": ["dog"], "attended": attended, "random": 1.0,
+        "draws": 20, "random_spread": 0.3, "higher": higher,
+    }  # fmt: skip
+    trace = replace(pair_trace(), faithfulness=measured)
+    with opened(chromium, file_of(tmp_path, trace)) as it:
+        it.page.wait_for_selector(f".heed-figure:has-text('{sentence}')")
+
+
+def test_heads_are_listed_by_what_they_attend_to(chromium: Any, tmp_path: Path) -> None:
+    tokens = [f"t{place}" for place in range(8)]
+    previous = torch.eye(8)[[0, 0, 1, 2, 3, 4, 5, 6]]
+    first = torch.zeros(8, 8)
+    first[:, 0] = 1
+    mixed = torch.eye(8)[[5, 2, 7, 1, 6, 0, 4, 3]]
+    maps = {"layers.0": ("text", "text", torch.stack([first, previous, previous, mixed]))}
+    with opened(chromium, file_of(tmp_path, Trace.of({"text": tokens}, maps, title="t"))) as it:
+        it.tab("heads")
+        found = it.page.locator(".heed-patterns li").all_inner_texts()
+        assert [text.split() for text in found[:2]] == [
+            ["previous", "token", "2"],
+            ["first", "token", "1"],
+        ]
+        assert found[2] == "no single pattern: 1 of 4"
+        it.page.click(".heed-pattern:has-text('previous token')")
+        assert it.page.locator(".heed-multiples button").count() == 2
+        legend = it.page.inner_text(".heed-legend li >> nth=0")
+        assert "Layer 1 \u00b7 head 2" in legend
+        assert "previous token 1.00" in legend
+        label = it.page.get_attribute(".heed-thumbnail >> nth=0", "aria-label")
+        assert "first token 1.00" in label

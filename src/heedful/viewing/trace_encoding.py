@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.evaluation.head_patterns import head_patterns
 from heedful.inference.axes import Axis
 from heedful.inference.media import PNG
 from heedful.inference.trace import AttentionMap, Trace
@@ -109,7 +110,25 @@ def _facts(trace: Trace, one: AttentionMap) -> dict[str, Any]:
         "thumbnail_size": list(small.shape[1:]),
         "thumbnails": base64.b64encode(_bytes_of(small, scale, _negative(weights))).decode(),
         "entropy": _entropy(weights),
+        "patterns": _patterns(trace, one),
     }
+
+
+_LONGEST = 512
+"""Of longer texts, patterns are not computed: each costs a comparison of all pairs."""
+
+
+def _patterns(trace: Trace, one: AttentionMap) -> list[dict[str, Any]]:
+    """The pattern of each head; none for positions that are no tokens, and for computed maps."""
+    query, key = trace.axes[one.query_axis], trace.axes[one.key_axis]
+    kinds = {query.kind, key.kind}
+    if one.kind != "weights" or one.step_axis is not None or kinds != {"tokens"}:
+        return []
+    if max(len(query), len(key)) > _LONGEST:
+        return []
+    same = one.query_axis == one.key_axis
+    found = head_patterns(one.weights, query.labels, key.labels, same_text=same)
+    return [{"name": each.name, "share": each.share} for each in found]
 
 
 def _cells(weights: Tensor, axis: Axis) -> Tensor:

@@ -81,8 +81,26 @@ function describeFaithfulness(found) {
   const spread = found.draws > 1 ? ` ± ${found.random_spread.toFixed(1)}` : "";
   const higher = found.higher === undefined ? ""
     : ` ${found.higher} of these ${found.draws} random draws had at least the same effect.`;
-  return `${attended}, the translation’s log-probability ${formatChange(found.attended)}; without ${one ? "a random one" : `${found.words} random ones`} `
+  return `${conclusion(found)} ${attended}, the translation’s log-probability ${formatChange(found.attended)}; without ${one ? "a random one" : `${found.words} random ones`} `
     + `it ${formatChange(found.random)}${spread} (${found.draws} draws).${higher}`;
+}
+
+/**
+ * What the comparison means for this sentence, in one sentence.
+ * @param {import("./types.js").Faithfulness} found
+ */
+function conclusion(found) {
+  const words = found.words === 1 ? "word matters" : "words matter";
+  const draws = found.draws;
+  const higher = found.higher ?? (found.random >= found.attended ? draws : 0);
+  if (found.attended < found.random && higher > draws / 2) {
+    return `In this sentence, the most attended ${words} less than random ones: do not read this picture as an explanation.`;
+  }
+  // The most attended words themselves may be among the draws.
+  if (found.attended > found.random && higher <= Math.max(1, draws / 20)) {
+    return `In this sentence, the most attended ${words} more than random ones: the weights point at words that the model used.`;
+  }
+  return `In this sentence, it is not clear that the most attended ${words} more than random ones: do not rely on this picture.`;
 }
 
 /** @param {number} fall */

@@ -6,6 +6,7 @@ import { exportButtons } from "./exporting.js";
 import { glossaryLine } from "./glossary.js";
 import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_svg.js";
+import { patternList, patternText } from "./head_patterns.js";
 import { isCausal } from "./masked_cells.js";
 import { sliceRows } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
@@ -64,6 +65,7 @@ class Heads {
     this.gradients.field.hidden = !page.provider.live;
     this.modes = element("div");
     this.limit = element("p", { class: "heed-hint", role: "status" });
+    this.patterns = element("div");
     this.body = element(
       "div", { class: "heed-panel" },
       element("div", { class: "heed-tools" }, this.groupSelect.field, this.gradients.field),
@@ -87,7 +89,7 @@ class Heads {
     return element(
       "section", { class: "heed-all-heads", "aria-label": "All heads" }, this.grid,
       element("div", { class: "heed-tools" }, this.severalBox.field, this.layerButton),
-      this.limit,
+      this.limit, this.patterns,
       element("p", { class: "heed-hint" }, "One row per layer, one picture per head. Shift-click adds another head."),
       glossaryLine(["head", "cross-attention", "entropy", "attention × gradient", "rollout"]),
     );
@@ -217,6 +219,7 @@ class Heads {
     const grid = overview(this.page, this.trace, this.group, (head, add) => this.selectHead(head, add || this.several));
     this.grid.replaceWith(grid);
     this.grid = grid;
+    this.patterns.replaceChildren(patternList(this.trace, this.group, (head) => this.nameOf(head), (heads) => this.setChosen(heads.slice(0, MOST_HEADS))));
     markChosen(this.grid, this.chosen, (place) => this.colour(place));
   }
 
@@ -333,7 +336,8 @@ class Heads {
       const swatch = element("i", { class: "heed-swatch" });
       if (colour) swatch.style.background = colour;
       const facts = trace.summary.maps[head.map];
-      const entropy = `${facts.entropy[head.head].toFixed(2)} bits, up to ${picture.layers[place].matrix.peak.toFixed(2)}`;
+      const pattern = patternText(facts, head.head);
+      const entropy = `${pattern && `${pattern}, `}${facts.entropy[head.head].toFixed(2)} bits, up to ${picture.layers[place].matrix.peak.toFixed(2)}`;
       return element(
         "li", {}, colour ? swatch : "", element("span", { title: facts.name }, this.nameOf(head)), element("small", {}, entropy),
       );

@@ -1,6 +1,7 @@
 // Thumbnails of all heads of all layers, as buttons.
 
 import { element, rovingTabindex } from "./elements.js";
+import { patternText } from "./head_patterns.js";
 import { isRightToLeft } from "./matrices.js";
 import { thumbnails, themeOf } from "./painting.js";
 import { fromBase64 } from "./providers.js";
@@ -96,7 +97,8 @@ export function overview(page, trace, group, chosen) {
       element("span", { class: "heed-layer-name", title: facts.name }, group.maps.length > 1 ? String(place + 1) : ""),
     );
     pictures.forEach((picture, head) => {
-      const label = `${headName(trace, group, { map, head })}, entropy ${facts.entropy[head].toFixed(1)} bits`;
+      const pattern = patternText(facts, head);
+      const label = `${headName(trace, group, { map, head })}, ${pattern && `${pattern}, `}entropy ${facts.entropy[head].toFixed(1)} bits`;
       picture.setAttribute("aria-hidden", "true");
       row.append(element("button", {
         type: "button", class: "heed-thumbnail", "aria-label": label, title: `${label}\n${facts.name}`,

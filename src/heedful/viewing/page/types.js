@@ -18,6 +18,7 @@
  * @property {string} thumbnails base64 of uint8 [heads, h, w]
  * @property {[number, number]} thumbnail_size
  * @property {number[]} entropy mean over rows in bits, for each head
+ * @property {{name: string, share: number}[]} [patterns] what each head attends to; empty if it was not computed
  */
 
 /**
