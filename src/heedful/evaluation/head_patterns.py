@@ -62,8 +62,8 @@ def head_patterns(
     Source: Clark et al. 2019, section 3; Olsson et al. 2022.
 
     Example:
-        >>> head_patterns(torch.eye(4).roll(1, 0)[None, 1:], "bcd", "abcd", same_text=False)
-        [HeadPattern(name='in order', share=1.0)]
+        >>> head_patterns(torch.eye(4).roll(1, 0)[None, 1:], "bcd", "abcd", same_text=False)[0].name
+        'in order'
     """
     heads, rows, columns = weights.shape
     if (rows, columns) != (len(queries), len(keys)):
