@@ -88,6 +88,33 @@ def test_reading_matches_softmax_attention(
 
 
 @compiled
+@pytest.mark.parametrize("shared", [1, 5, 40])
+def test_values_may_be_a_part_of_the_keys(shared: int) -> None:
+    """Latent attention stores one vector per position."""
+    parts = made([3, 2], [4, 20], 1, 40, 0)
+    index = torch.cat([torch.randint(3, (5, 4)), torch.randint(2, (5, 20))], 1)
+    query, lengths = torch.randn(5, 3, 40), torch.tensor([24, 1, 7, 0, 19])
+    found = parts.read(query, index, lengths, 0.3, shared=shared)
+    key = parts.gather(index)[0].squeeze(1).double()
+    scores = 0.3 * query.double() @ key.mT
+    there = torch.arange(24) < lengths[:, None, None]
+    weights = scores.masked_fill(~there, -torch.inf).softmax(-1).nan_to_num()
+    torch.testing.assert_close(found.double(), weights @ key[..., :shared], rtol=1e-4, atol=1e-5)
+    plain = parts.plain_read(query, index, lengths, 0.3, None, shared)
+    torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-5)
+
+
+@compiled
+@pytest.mark.parametrize("shared", [0, 5])
+def test_shared_components_must_match_the_keys(shared: int) -> None:
+    parts = made([1], [2], 1, 4, 0)
+    with pytest.raises(ValueError, match="shared components do not match"):
+        parts.read(
+            torch.zeros(1, 1, 4), torch.zeros(1, 2, dtype=torch.long), None, 1.0, None, shared
+        )
+
+
+@compiled
 def test_large_and_distant_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = made([1], [5], 1, 1, 1)
     parts.parts[0][0].copy_(torch.tensor([-3e30, -200.0, 0.0, 88.0, 90.0]).view(1, 5, 1, 1))

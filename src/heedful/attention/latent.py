@@ -161,16 +161,14 @@ class LatentAttention(MultiHeadAttention):
         check_inputs(query=query)
         if isinstance(memory, StepMemory):
             first = memory.steps.length - query.shape[-2] if first is None else first
+            scale = self._step_scale(self.mechanism)
+            if scale is not None:
+                return self._step(query, memory, first, scale)
             key, value, mask = memory.gather()
             memory = Memory(key, value)
         check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
         stored, keys = memory.key, memory.key.shape[-2]
-        given = query if self.query_compression is None else self.query_compression(query)
-        queries = self._split(self.query_projection(given))
-        if self.rotary is not None:
-            start = keys - query.shape[-2] if first is None else first
-            turned = self._turned(queries[..., self.width :], start)
-            queries = torch.cat([queries[..., : self.width], turned], -1)
+        queries = self._queries(query, keys - query.shape[-2] if first is None else first)
         absorbed = self.absorbs(query.shape[-2], keys)
         form = self._absorbed(queries, stored) if absorbed else self._expanded(queries, stored)
         vectors, memory = form
@@ -183,32 +181,55 @@ class LatentAttention(MultiHeadAttention):
             self.mechanism, projected_query, self._for_all_heads(memory), mask, heads=True
         )
         if absorbed:
-            context = context @ self._of_heads(self.value_expansion)
+            context = self._values_of(context)
         return self._joined(context, query)
+
+    def _queries(self, query: Tensor, first: First) -> Tensor:
+        """The heads' queries ``[B, H, Q, d + d_R]``, the last components of which are rotated."""
+        given = query if self.query_compression is None else self.query_compression(query)
+        queries = self._split(self.query_projection(given))
+        if self.rotary is None:
+            return queries
+        turned = self._turned(queries[..., self.width :], first)
+        return torch.cat([queries[..., : self.width], turned], -1)
+
+    def _step(self, query: Tensor, memory: StepMemory, first: First, scale: float) -> Tensor:
+        """The result ``[N, 1, dim]`` of one query per row; the latents are read in place."""
+        vectors = self._over_latents(self._queries(query, first))
+        read = memory.read(vectors.squeeze(-2), scale, shared=self.latent_size)
+        return self._joined(self._values_of(read.unsqueeze(-2)), query)
 
     def absorbs(self, queries: int, keys: int) -> bool:
         """Whether the absorbed form needs fewer multiplications for Q queries and K keys."""
         more = 2 * queries * keys * (self.latent_size - self.width)
         return more < (keys - queries) * 2 * self.latent_size * self.width
 
-    def _of_heads(self, expansion: nn.Linear) -> Tensor:
-        """The transposed matrix of each head, ``[H, C, d]``."""
-        return expansion.weight.view(self.heads, self.width, -1).transpose(-2, -1)
+    def _over_latents(self, queries: Tensor) -> Tensor:
+        """Queries ``[B, H, Q, C + d_R]`` for the latents: the key expansion is applied to them."""
+        weight = self.key_expansion.weight.view(self.heads, self.width, -1)
+        own = torch.einsum("...hqd,hdc->...hqc", queries[..., : self.width], weight)
+        return torch.cat([own, queries[..., self.width :]], -1)
+
+    def _values_of(self, context: Tensor) -> Tensor:
+        """Mean latents ``[B, H, Q, C]``, expanded to values ``[B, H, Q, d]``."""
+        weight = self.value_expansion.weight.view(self.heads, self.width, -1)
+        return torch.einsum("...hqc,hdc->...hqd", context, weight)
 
     def _absorbed(self, queries: Tensor, stored: Tensor) -> tuple[Tensor, Memory]:
         """Queries ``[B, H, Q, C + d_R]``, for the latents as keys and values of one head."""
-        own = queries[..., : self.width] @ self._of_heads(self.key_expansion).transpose(-2, -1)
-        vectors = torch.cat([own, queries[..., self.width :]], -1)
+        vectors = self._over_latents(queries)
         # The score divides by the root of this width instead of that of the expanded form.
         vectors = vectors * (vectors.shape[-1] / queries.shape[-1]) ** 0.5
         return vectors, Memory(stored, stored[..., : self.latent_size])
 
     def _expanded(self, queries: Tensor, stored: Tensor) -> tuple[Tensor, Memory]:
         """The queries, and keys ``[B, H, K, d + d_R]`` and values ``[B, H, K, d]``."""
-        latents, rotated = stored.split([self.latent_size, self.rotary_size], -1)
-        maps = (self._of_heads(self.key_expansion), self._of_heads(self.value_expansion))
-        key, value = (latents @ one for one in maps)
-        rotated = rotated.expand(*key.shape[:-1], self.rotary_size)
+        latents, rotated = stored.squeeze(-3).split([self.latent_size, self.rotary_size], -1)
+        key, value = (
+            expansion(latents).unflatten(-1, (self.heads, self.width)).transpose(-2, -3)
+            for expansion in (self.key_expansion, self.value_expansion)
+        )
+        rotated = rotated.unsqueeze(-3).expand(*key.shape[:-1], self.rotary_size)
         return queries, Memory(torch.cat([key, rotated], -1), value)
 
     def _for_all_heads(self, memory: Memory) -> Memory:

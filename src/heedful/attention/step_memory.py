@@ -25,9 +25,12 @@ class StepMemory(NamedTuple):
     firsts: Tensor | None = None
     """Integers ``[N]``: the first position that a row may attend to; None for the very first."""
 
-    def read(self, query: Tensor, scale: float) -> Tensor:
-        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``."""
-        return self.steps.read(query, self.rows, self.lengths, scale, self.firsts)
+    def read(self, query: Tensor, scale: float, shared: int | None = None) -> Tensor:
+        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
+
+        With ``shared``, the values are the first ``shared`` components of the keys.
+        """
+        return self.steps.read(query, self.rows, self.lengths, scale, self.firsts, shared)
 
     def in_c(self) -> StepsInC:
         """The arguments of the C kernel; this object must outlive them."""

@@ -163,6 +163,7 @@ class Steps:
         lengths: Tensor | None,
         scale: float,
         firsts: Tensor | None = None,
+        shared: int | None = None,
     ) -> Tensor:
         """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
 
@@ -175,6 +176,8 @@ class Steps:
                 A row with length 0 gets zeros.
             scale: factor of the dot products.
             firsts: integers ``[N]``: the first position to read; None: 0.
+            shared: the first ``shared`` components of the keys are the values, E = ``shared``;
+                None: the values are those that were added.
 
         Raises:
             ValueError: a shape is wrong.
@@ -186,18 +189,24 @@ class Steps:
             raise ValueError(f"index has shape {list(index.shape)}; expected {[rows, self.length]}")
         if width != key.shape[3] or heads % key.shape[2]:
             raise ValueError(f"queries {list(query.shape)} do not match keys {list(key.shape)}")
+        if shared is not None and (key.shape[2] != 1 or not 0 < shared <= width):
+            raise ValueError(f"{shared} shared components do not match keys {list(key.shape)}")
         if found is None:
-            return self.plain_read(query, index, lengths, scale, firsts)
+            return self.plain_read(query, index, lengths, scale, firsts, shared)
         query = query if query.stride()[1:] == (width, 1) else query.contiguous()
         lengths = None if lengths is None else lengths.contiguous()
         firsts = None if firsts is None else firsts.contiguous()
-        out = query.new_empty(rows, heads, value.shape[3])
+        wide = value.shape[3] if shared is None else shared
+        out = query.new_empty(rows, heads, wide)
+        steps = self.in_c(index, lengths, firsts)
+        if shared is not None:
+            steps.values, steps.value_strides = steps.keys, steps.key_strides
         given = [
             ctypes.c_void_p(query.data_ptr()),
             ctypes.c_int64(query.stride(0)),
             ctypes.c_void_p(out.data_ptr()),
-            ctypes.byref(self.in_c(index, lengths, firsts)),
-            ctypes.byref(HeadsInC(heads, key.shape[2], width, value.shape[3], scale)),
+            ctypes.byref(steps),
+            ctypes.byref(HeadsInC(heads, key.shape[2], width, wide, scale)),
         ]
         work = rows * heads * self.length * width
         over_rows(
@@ -215,9 +224,11 @@ class Steps:
         lengths: Tensor | None,
         scale: float,
         firsts: Tensor | None = None,
+        shared: int | None = None,
     ) -> Tensor:
         """The plain reference of :meth:`read`, with gradients and for any dtype."""
         key, value = self.gather(index)
+        value = value if shared is None else key[..., :shared]
         each = query.shape[1] // key.shape[1]
         key, value = (part.repeat_interleave(each, 1) for part in (key, value))
         scores = scale * (query.unsqueeze(-2) @ key.mT)
