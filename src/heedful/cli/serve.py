@@ -107,6 +107,14 @@ class Serve:
             help="Split lines into sentences and translate each, or translate whole lines.",
         ),
     ] = True
+    examples: Annotated[
+        bool | None,
+        typer.Option(
+            "--examples/--no-examples",
+            help="Offer short validation sentences of the runs as examples on the page; default: "
+            "only if --host is a loopback address, because other people may read them.",
+        ),
+    ] = None
     queue: Annotated[
         int, typer.Option(min=1, help="Maximum waiting requests; further ones get status 429.")
     ] = 256
@@ -197,6 +205,7 @@ def _run(options: Serve) -> None:
             options.runs,
             options.languages or [],
             {"engine": options.engine, "quantization": options.quantization},
+            examples=is_loopback(host) if options.examples is None else options.examples,
             device=options.device,
             precision=options.precision,
         )

@@ -21,6 +21,7 @@ def load_all(
     engine_options: dict[str, Any] | None = None,
     *,
     several: bool = False,
+    examples: bool = False,
     **chosen: Any,
 ) -> list[Served]:
     """Load the models of runs under unique names; each head of a multi-task run is a model.
@@ -30,6 +31,7 @@ def load_all(
         languages: ``RUN=source:target`` for runs whose languages are not recorded.
         engine_options: ``engine`` and ``quantization``, for tasks that support other engines.
         several: whether runs may lack languages.
+        examples: whether the page may show texts of the runs' data to its visitors.
         chosen: device, precision, checkpoint.
 
     Raises:
@@ -52,7 +54,11 @@ def load_all(
             # Only the engine's thread computes, so only it may create a thread pool.
             with one_thread():
                 predictor = spec.load_to_serve(
-                    path, head if len(own) > 1 else None, with_engine, **chosen
+                    path,
+                    head if len(own) > 1 else None,
+                    with_engine,
+                    examples=examples,
+                    **chosen,
                 )
             predictor.notify = once()
             source, target = given.get(path, spec.languages(predictor))

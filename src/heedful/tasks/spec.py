@@ -181,7 +181,13 @@ class TaskSpec(Kind, ServerSpec):
         """
 
     def load_to_serve(
-        self, run: Path, head: str | None, with_engine: Callable[..., Any], **how: Any
+        self,
+        run: Path,
+        head: str | None,
+        with_engine: Callable[..., Any],
+        *,
+        examples: bool = False,
+        **how: Any,
     ) -> Any:
         """The predictor of a run, ready for a first request.
 
@@ -190,6 +196,7 @@ class TaskSpec(Kind, ServerSpec):
             head: the head of a multi-task run.
             with_engine: :func:`heedful.interop.engines.load_with_engine` with the engine that the
                 server is started with, for tasks that have other inference engines.
+            examples: whether the page may show texts of the run's data, which may be private.
             how: ``device``, ``precision`` and ``checkpoint``.
 
         Raises:

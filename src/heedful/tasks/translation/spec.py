@@ -54,14 +54,20 @@ class TextToTextSpec(PairSpec):
         return ENDPOINTS
 
     def load_to_serve(
-        self, run: Path, head: str | None, with_engine: Callable[..., Any], **how: Any
+        self,
+        run: Path,
+        head: str | None,
+        with_engine: Callable[..., Any],
+        *,
+        examples: bool = False,
+        **how: Any,
     ) -> Any:
         from heedful.tasks.pairs.run import examples_of, load_memory
 
         translator = with_engine([run], model=True, **how)
         translator.notify = lambda text: None
         translator.memory = load_memory(run)
-        translator.examples = examples_of(run)
+        translator.examples = examples_of(run) if examples else ()
         translator.translate(["."])  # warm up, so that the first request is fast
         return translator
 
