@@ -256,3 +256,15 @@ def test_a_server_for_all_takes_its_names_only(folder: Path) -> None:
         ):
             headers = {**bearer, "Host": name}
             assert httpx.get(f"{address}api/models", headers=headers).status_code == status
+        # Other people may read the page, so it offers no texts of the run's data.
+        answer = httpx.get(f"{address}api/models", headers=bearer).json()
+        assert answer["models"][0]["examples"] == []
+
+
+def test_examples_are_validation_sentences_for_this_machine_only(folder: Path) -> None:
+    known = {line.split("\t")[0] for line in (folder / "validation.tsv").read_text().splitlines()}
+    for arguments, offers in (([], True), (["--no-examples"], False)):
+        with served(folder, "run", *arguments) as (_, address):
+            examples = httpx.get(f"{address}api/models").json()["models"][0]["examples"]
+        assert bool(examples) == offers
+        assert set(examples) <= known

@@ -139,7 +139,7 @@ def _open(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
         name.removesuffix(_TRACE): Trace.load(file)
         for file, name in zip(files, unique_names(files), strict=True)
     }
-    models = load_all(runs, [], several=True, checkpoint=checkpoint, device=device)
+    models = load_all(runs, [], several=True, examples=True, checkpoint=checkpoint, device=device)
     return _Opened(models, traces)
 
 
