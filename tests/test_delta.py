@@ -14,6 +14,7 @@ import heedful
 from heedful.attention import DeltaAttention, LinearAttention, MultiHeadAttention, masks, watch
 from heedful.attention.delta import delta_attend, delta_step, delta_weights
 from heedful.attention.feature_maps import DpfpFeatures, ReluFeatures, SiluFeatures
+from heedful.attention.short_convolution import ShortConvolution
 from heedful.basics.errors import UserError
 from heedful.layers.caches import SumCache
 from heedful.models.gpt import Gpt, GptSettings
@@ -251,9 +252,11 @@ def test_layers_choose_the_delta_rule() -> None:
     assert kinds == [MultiHeadAttention, DeltaAttention]
 
 
-@pytest.mark.parametrize("kind", ["delta", "gated-delta"])
-def test_steps_are_teacher_forcing(kind: str) -> None:
-    model, tokens = gpt({"kind": kind}), torch.randint(4, 20, (2, 9))
+@pytest.mark.parametrize("convolution", [0, 1, 4])
+@pytest.mark.parametrize("kind", ["linear", "delta", "gated-delta"])
+def test_steps_are_teacher_forcing(kind: str, convolution: int) -> None:
+    model = gpt({"kind": kind, "convolution": convolution})
+    tokens = torch.randint(4, 20, (2, 9))
     with torch.no_grad():
         expected = model.logits(model.states(tokens))
         state = model.start(tokens[:, :4])
@@ -263,12 +266,52 @@ def test_steps_are_teacher_forcing(kind: str) -> None:
     assert isinstance(next(iter(state.caches)), SumCache)
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_the_convolution_is_that_of_torch(size: int) -> None:
+    torch.manual_seed(1)
+    convolution = ShortConvolution(6, size).double()
+    theirs = nn.Conv1d(6, 6, size, groups=6, padding=size - 1, bias=False).double()
+    with torch.no_grad():
+        theirs.weight.copy_(convolution.weight.flip(0).T.unsqueeze(1))
+    x = torch.randn(2, 4, 6, dtype=torch.float64, requires_grad=True)
+    expected = theirs(x.mT)[..., :4].mT
+    result, last = convolution(x)
+    same(result, expected, [x])
+    first, middle = convolution(x[:, :3])
+    second, end = convolution(x[:, 3:], middle)
+    torch.testing.assert_close(torch.cat([first, second], 1), result)
+    torch.testing.assert_close(end, last)
+
+
+def test_a_key_is_found_by_the_one_before_it() -> None:
+    """With the convolution that shifts keys by one, a query reads the value after an equal key."""
+    module = DeltaAttention(4, 1, feature_map=ReluFeatures(), convolution=2, bias=False)
+    with torch.no_grad():
+        for part in ("query", "key", "value", "output"):
+            getattr(module, f"{part}_projection").weight.copy_(torch.eye(4))
+        module.strength_projection.bias.fill_(20)
+        assert module.convolution is not None
+        module.convolution.weight.zero_()
+        module.convolution.weight[0, :4] = module.convolution.weight[1, 4:8] = 1  # queries, keys
+        module.convolution.weight[0, 8:] = 1
+    text = torch.eye(4)[[0, 1, 2, 3, 0]].unsqueeze(0)
+    result = module(text, text, mask=masks.causal())
+    torch.testing.assert_close(result[0, -1], torch.eye(4)[1], atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match="queries and keys are those of the same positions"):
+        module(text[:, :2], text)
+    linear = LinearAttention(4, 1, convolution=2)
+    with pytest.raises(ValueError, match="call the module, or step"):
+        linear.remember(text)
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"attention": {"kind": "delta", "score": "dot"}}, "the delta rule sums keys and values"),
     ({"attention": {"kind": "linear", "feature_map": "silu"}}, "'silu' may be negative"),
     ({"attention": {"kind": "delta"}}, "for attention that is causal"),
     ({"attention": {"cross": {"kind": "delta"}}}, "attention.kind is for self-attention"),
     ({"attention": {"feature_map": "dpfp"}}, "where kind = 'linear' or 'delta'"),
+    ({"attention": {"convolution": 4}}, "where kind = 'linear' or 'delta'"),
+    ({"attention": {"cross": {"convolution": 4}}}, "attention.convolution is for self-attention"),
     ({"attention": {"decoder": {"kind": "delta", "feature_map": {"name": "dpfp", "nu": 0}}}}, "nu"),
 ]
 
@@ -284,6 +327,7 @@ def test_settings_without_a_meaning_are_refused(model: dict[str, Any], message: 
 def test_it_trains_and_generates(tmp_path: Any) -> None:
     (tmp_path / "train.txt").write_text("the quick brown fox jumps over the lazy dog " * 40)
     attention = {"kind": "gated-delta", "layers": [{"numbers": [1], "kind": "delta"}]}
+    attention["convolution"] = 3
     recipe = {
         "task": "language-model",
         "context": 8,

@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention.checking import check_inputs, refuse_positional
+from heedful.attention.checking import refuse_positional
 from heedful.attention.delta import DeltaState, delta_attend, delta_step, delta_weights
 from heedful.attention.feature_maps import FeatureMap, SiluFeatures
 from heedful.attention.linear import mask_of_keys
 from heedful.attention.masks import Mask, causal
+from heedful.attention.short_convolution import ConvolvedState, parted
 from heedful.attention.state_heads import StateAttention
 
 _LEAST_RATE, _MOST_RATE = 1e-3, 1e-1
@@ -39,6 +40,8 @@ class DeltaAttention(StateAttention):
         feature_map: φ of queries and keys, applied to ``head_dim`` components; SiLU by default.
         decay: whether the memory decays (the gated delta rule).
         chunk: see :func:`~heedful.attention.delta_attend`.
+        convolution: size of a causal convolution of queries, keys and values over the positions,
+            before the feature map; 0 for none.
         bias: whether the four projections have a bias.
 
     Raises:
@@ -65,6 +68,7 @@ class DeltaAttention(StateAttention):
         feature_map: FeatureMap | None = None,
         decay: bool = False,
         chunk: int = 64,
+        convolution: int = 0,
         bias: bool = True,
     ) -> None:
         super().__init__(
@@ -75,6 +79,7 @@ class DeltaAttention(StateAttention):
             head_dim=head_dim,
             feature_map=SiluFeatures() if feature_map is None else feature_map,
             chunk=chunk,
+            convolution=convolution,
             bias=bias,
         )
         self.strength_projection = nn.Linear(dim, heads)
@@ -88,13 +93,17 @@ class DeltaAttention(StateAttention):
                 self.decay_projection.bias.copy_(rates + torch.log(-torch.expm1(-rates)))
 
     def _inputs(
-        self, query: Tensor, key: Tensor, value: Tensor | None, mask: Mask | Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-        """Features of queries and keys, values ``[B, H, L, ..]``, strength, log decay."""
-        check_inputs(query=query, key=key)
-        q = self._normalised(self._split(self.query_projection(query)))
-        k, v = self._projected(key, value)
-        k = self._normalised(k)
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None,
+        mask: Mask | Tensor | None,
+        last: Tensor | None = None,
+    ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor | None, Tensor | None]:
+        """Features of queries and keys, values ``[B, H, L, ..]`` and strength; log decay; the last
+        inputs of the convolution."""
+        q, k, v, last = self._projected(query, key, value, last)
+        q, k = self._normalised(q), self._normalised(k)
         strength = self.strength_projection(key).sigmoid().transpose(-2, -1)
         decay = None
         if self.decay_projection is not None:
@@ -110,7 +119,7 @@ class DeltaAttention(StateAttention):
             exists = exists.squeeze(-2)
             strength = torch.where(exists, strength, 0.0)
             decay = None if decay is None else torch.where(exists, decay, 0.0)
-        return q, k, v, strength, decay
+        return (q, k, v, strength), decay, last
 
     def _normalised(self, vectors: Tensor) -> Tensor:
         features: Tensor = self.feature_map(vectors)
@@ -123,8 +132,8 @@ class DeltaAttention(StateAttention):
         query: Tensor,
         key: Tensor,
         value: Tensor | None = None,
-        memory: DeltaState | None = None,
-    ) -> tuple[Tensor, DeltaState]:
+        memory: DeltaState | ConvolvedState | None = None,
+    ) -> tuple[Tensor, DeltaState | ConvolvedState]:
         """One or more steps of decoding: write ``key [B, L, dim]``, each position in turn, and
         read.
 
@@ -136,11 +145,10 @@ class DeltaAttention(StateAttention):
                 not match.
         """
         self._require_unwatched()
-        q, k, v, strength, decay = self._inputs(query, key, value, causal())
-        context, memory = delta_step(
-            q, k, v, strength, log_decay=decay, state=memory, chunk=self.chunk
-        )
-        return self._joined(context), memory
+        state, last = parted(memory)
+        given, decay, last = self._inputs(query, key, value, causal(), last)
+        context, state = delta_step(*given, log_decay=decay, state=state, chunk=self.chunk)
+        return self._joined(context), state if last is None else ConvolvedState(state, last)
 
     def forward(
         self,
@@ -156,7 +164,8 @@ class DeltaAttention(StateAttention):
         single position needs none.
         """
         refuse_positional(self, others)
-        q, k, v, strength, decay = self._inputs(query, key, value, mask)
+        given, decay, _ = self._inputs(query, key, value, mask)
+        q, k, v, strength = given
         if self.watched_in_part:
 
             def rows_of(rows: Tensor) -> Tensor:
@@ -167,5 +176,5 @@ class DeltaAttention(StateAttention):
             weights = delta_weights(q, k, strength, log_decay=decay)
             self.show(weights)
             return self._joined(weights.to(v.dtype) @ v)
-        context = delta_attend(q, k, v, strength, log_decay=decay, chunk=self.chunk)
+        context = delta_attend(*given, log_decay=decay, chunk=self.chunk)
         return self._joined(context)

@@ -17,6 +17,7 @@ from heedful.attention.linear import (
     linear_weights,
 )
 from heedful.attention.masks import Mask
+from heedful.attention.short_convolution import ConvolvedState, parted
 from heedful.attention.state_heads import StateAttention
 
 
@@ -37,6 +38,9 @@ class LinearAttention(StateAttention):
         feature_map: φ, applied to ``head_dim`` components, with non-negative results; elu + 1 by
             default.
         chunk: see :func:`~heedful.attention.linear_attend`.
+        convolution: size of a causal convolution of queries, keys and values over the positions,
+            before the feature map; 0 for none. With it, the module is called with queries and keys
+            of the same positions, or steps.
         bias: whether the four projections have a bias.
 
     Raises:
@@ -61,6 +65,7 @@ class LinearAttention(StateAttention):
         head_dim: int | None = None,
         feature_map: FeatureMap | None = None,
         chunk: int = 64,
+        convolution: int = 0,
         bias: bool = True,
     ) -> None:
         super().__init__(
@@ -71,6 +76,7 @@ class LinearAttention(StateAttention):
             head_dim=head_dim,
             feature_map=EluPlusOne() if feature_map is None else feature_map,
             chunk=chunk,
+            convolution=convolution,
             bias=bias,
         )
 
@@ -81,16 +87,26 @@ class LinearAttention(StateAttention):
 
         The mask states which keys exist: ``padding(lengths)``, or booleans that broadcast to
         ``[B, H, 1, K]``.
+
+        Raises:
+            ValueError: there is a convolution.
         """
-        keys, values = self._projected(key, value)
+        self._require_no_convolution()
+        value = key if value is None else value
+        check_inputs(key=key, value=value)
+        keys, values = (
+            self._split(part) for part in (self.key_projection(key), self.value_projection(value))
+        )
         return linear_state(keys, values, feature_map=self.feature_map, mask=mask)
 
     def read(self, query: Tensor, memory: LinearState) -> Tensor:
         """The result ``[B, Q, dim]`` for ``query [B, Q, dim]`` over the memory.
 
         Raises:
-            ValueError: the module is watched: a state of sums has no keys, and so no weights.
+            ValueError: the module is watched: a state of sums has no keys, and so no weights;
+                or there is a convolution.
         """
+        self._require_no_convolution()
         check_inputs(query=query)
         self._require_unwatched()
         queries = self._split(self.query_projection(query))
@@ -101,8 +117,8 @@ class LinearAttention(StateAttention):
         query: Tensor,
         key: Tensor,
         value: Tensor | None = None,
-        memory: LinearState | None = None,
-    ) -> tuple[Tensor, LinearState]:
+        memory: LinearState | ConvolvedState | None = None,
+    ) -> tuple[Tensor, LinearState | ConvolvedState]:
         """One step of decoding: add ``key [B, 1, key_dim]`` to the memory, then read it.
 
         With several positions (a prompt), each attends to those up to itself.
@@ -113,12 +129,11 @@ class LinearAttention(StateAttention):
         Raises:
             ValueError: as :meth:`read`; or the numbers of keys and queries differ.
         """
-        check_inputs(query=query)
         self._require_unwatched()
-        queries = self._split(self.query_projection(query))
-        keys, values = self._projected(key, value)
-        context, memory = linear_step(queries, keys, values, memory, feature_map=self.feature_map)
-        return self._joined(context), memory
+        state, last = parted(memory)
+        queries, keys, values, last = self._projected(query, key, value, last)
+        context, state = linear_step(queries, keys, values, state, feature_map=self.feature_map)
+        return self._joined(context), state if last is None else ConvolvedState(state, last)
 
     def forward(
         self,
@@ -134,9 +149,7 @@ class LinearAttention(StateAttention):
         and the errors are as in :func:`~heedful.attention.linear_attend`.
         """
         refuse_positional(self, others)
-        check_inputs(query=query, key=key, value=key if value is None else value)
-        queries = self._split(self.query_projection(query))
-        keys, values = self._projected(key, value)
+        queries, keys, values, _ = self._projected(query, key, value)
         if self.watched_in_part:
 
             def rows_of(rows: Tensor) -> Tensor:
@@ -153,3 +166,10 @@ class LinearAttention(StateAttention):
             queries, keys, values, feature_map=self.feature_map, mask=mask, chunk=self.chunk
         )
         return self._joined(context)
+
+    def _require_no_convolution(self) -> None:
+        if self.convolution is not None:
+            raise ValueError(
+                "a convolution needs queries and keys of the same positions: call the module, or "
+                "step()"
+            )

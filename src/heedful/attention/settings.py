@@ -35,7 +35,7 @@ Role = Literal["self", "causal", "cross"]
 """What a module attends to: its own text, its own text up to the query, or another text."""
 
 
-_OF_STATE = ("kind", "feature_map", "heads")
+_OF_STATE = ("kind", "feature_map", "convolution", "heads")
 """The settings of linear attention and of the delta rule."""
 
 _NAMES = {"linear": "linear attention", "delta": "the delta rule", "gated-delta": "the delta rule"}
@@ -56,6 +56,9 @@ class AttentionSettings(Settings):
     causal self-attention."""
     feature_map: FeatureMapSettings | None = None
     """Of linear attention and the delta rule."""
+    convolution: int | None = Field(None, ge=0, le=16)
+    """Of linear attention and the delta rule: over how many positions queries, keys and values are
+    convolved; 0 for none."""
     score: ScoreSettings | None = None
     normalizer: NormalizerSettings | None = None
     positions: PositionSettings | None = None
@@ -103,11 +106,12 @@ class AttentionSettings(Settings):
     def _refuse_other_kind(self, kind: str) -> None:
         """Raise ValueError if a given setting has no meaning for attention of this kind."""
         if kind == "standard":
-            if self.feature_map is not None:
-                raise ValueError(
-                    "feature_map is a setting of linear attention and the delta rule; set it where "
-                    "kind = 'linear' or 'delta'"
-                )
+            for key in ("feature_map", "convolution"):
+                if getattr(self, key):
+                    raise ValueError(
+                        f"{key} is a setting of linear attention and the delta rule; set it where "
+                        "kind = 'linear' or 'delta'"
+                    )
             return
         for key in self.given():
             own = str(getattr(self, key))
@@ -120,7 +124,7 @@ class AttentionSettings(Settings):
 
     def require_standard(self) -> None:
         """Raise ValueError if a setting of other kinds of attention is given."""
-        for key in ("kind", "feature_map"):
+        for key in ("kind", "feature_map", "convolution"):
             if getattr(self, key) is not None:
                 raise ValueError(f"attention.{key} {_FOR_SELF}")
 
@@ -139,6 +143,7 @@ class AttentionSettings(Settings):
         if dim % heads:
             raise ValueError(f"hidden_size {dim} is not a multiple of heads {heads}")
         chosen, width = self.feature_map, dim // heads
+        sizes: dict[str, Any] = {"convolution": self.convolution or 0, "bias": bias}
         if self.kind == "linear":
             chosen = chosen or EluPlusOne.Settings()
             if chosen.may_be_negative:
@@ -146,7 +151,7 @@ class AttentionSettings(Settings):
                     f"the features of '{chosen.name}' may be negative, so that weights would not "
                     "be shares; linear attention has elu-plus-one, relu or dpfp"
                 )
-            return LinearAttention(dim, heads, feature_map=chosen.build(width), bias=bias)
+            return LinearAttention(dim, heads, feature_map=chosen.build(width), **sizes)
         if role != "causal":
             raise ValueError(
                 f"kind = '{self.kind}' writes one position after another: it is for attention that "
@@ -154,7 +159,7 @@ class AttentionSettings(Settings):
             )
         features = (chosen or SiluFeatures.Settings()).build(width)
         decay = self.kind == "gated-delta"
-        return DeltaAttention(dim, heads, feature_map=features, decay=decay, bias=bias)
+        return DeltaAttention(dim, heads, feature_map=features, decay=decay, **sizes)
 
     def build(
         self,

@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from heedful.attention.checking import check_inputs
+from heedful.attention.short_convolution import ShortConvolution
 from heedful.attention.watching import Watchable
 
 
@@ -20,6 +22,8 @@ class StateAttention(Watchable, ABC):
         head_dim: width of a head; ``dim / heads`` by default.
         feature_map: φ, applied to ``head_dim`` components.
         chunk: the number of positions that are compared with one another at a time.
+        convolution: size of a causal convolution of queries, keys and values over the positions; 0
+            for none. Queries and keys are then those of the same positions.
         bias: whether the four projections have a bias.
 
     Raises:
@@ -37,6 +41,7 @@ class StateAttention(Watchable, ABC):
         head_dim: int | None,
         feature_map: Any,
         chunk: int,
+        convolution: int,
         bias: bool,
     ) -> None:
         super().__init__()
@@ -46,6 +51,8 @@ class StateAttention(Watchable, ABC):
             raise ValueError(f"dim {dim} is not a multiple of heads {heads}; give head_dim")
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
+        if convolution < 0:
+            raise ValueError(f"convolution must be at least 0, not {convolution}")
         self.heads, self.head_dim, self.chunk = heads, head_dim or dim // heads, chunk
         key_dim = dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
@@ -54,6 +61,7 @@ class StateAttention(Watchable, ABC):
         self.key_projection = nn.Linear(key_dim, inner, bias=bias)
         self.value_projection = nn.Linear(value_dim, inner, bias=bias)
         self.output_projection = nn.Linear(inner, dim, bias=bias)
+        self.convolution = ShortConvolution(3 * inner, convolution) if convolution else None
         self.feature_map = feature_map
         for part in (self.query_projection, self.key_projection, self.value_projection):
             self._reset(part)
@@ -73,17 +81,35 @@ class StateAttention(Watchable, ABC):
 
     def _split(self, joined: Tensor) -> Tensor:
         """``[B, L, H·D] -> [B, H, L, D]``."""
-        return joined.view(*joined.shape[:-1], self.heads, self.head_dim).transpose(-3, -2)
+        heads: Tensor = joined.unflatten(-1, (self.heads, self.head_dim))
+        return heads.transpose(-3, -2)
 
     def _joined(self, context: Tensor) -> Tensor:
         """``[B, H, Q, D] -> [B, Q, dim]``."""
         result: Tensor = self.output_projection(context.transpose(-3, -2).flatten(-2))
         return result
 
-    def _projected(self, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _projected(
+        self, query: Tensor, key: Tensor, value: Tensor | None, last: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Queries, keys and values of the heads ``[B, H, L, D]``, convolved if there is a
+        convolution, and its last inputs."""
         value = key if value is None else value
-        check_inputs(key=key, value=value)
-        return self._split(self.key_projection(key)), self._split(self.value_projection(value))
+        check_inputs(query=query, key=key, value=value)
+        q, k, v = (
+            self.query_projection(query),
+            self.key_projection(key),
+            self.value_projection(value),
+        )
+        if self.convolution is not None:
+            if q.shape != k.shape:
+                raise ValueError(
+                    "with a convolution, queries and keys are those of the same positions, but "
+                    f"queries are {list(q.shape)} and keys {list(k.shape)}"
+                )
+            joined, last = self.convolution(torch.cat([q, k, v], -1), last)
+            q, k, v = joined.chunk(3, -1)
+        return self._split(q), self._split(k), self._split(v), last
 
     def _require_unwatched(self) -> None:
         if self.watched or self.watched_in_part:

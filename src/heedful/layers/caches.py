@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention import DeltaState, LinearState, Memory
+from heedful.attention.short_convolution import ConvolvedState
 from heedful.attention.state_heads import StateAttention
 from heedful.attention.step_memory import StepMemory
 from heedful.kernels.cached_attention import Steps
@@ -165,10 +166,13 @@ class StepCache:
         return StepCache(lineage, self.steps.copy())
 
 
+_State = LinearState | DeltaState | ConvolvedState
+
+
 class SumCache:
     """The state of linear attention or the delta rule after the steps so far; it does not grow."""
 
-    def __init__(self, state: LinearState | DeltaState | None = None, length: int = 0) -> None:
+    def __init__(self, state: _State | None = None, length: int = 0) -> None:
         self.state, self.length = state, length
 
     def step(self, heads: StateAttention, x: Tensor) -> Tensor:
