@@ -12,9 +12,12 @@ from heedful.models import (
     gpt,
     hierarchical,
     language_encoder,
+    neural_computer,
     recurrent,
     recurrent_encoder,
     recurrent_language,
+    recurrent_sequences,
+    turing_machine,
 )
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.language import LanguageModel
@@ -24,12 +27,15 @@ from heedful.models.registry import (
     LanguageSettings,
     ModelSettings,
     PairSettings,
+    SequenceSettings,
     build_encoder,
     build_language_model,
     build_model,
+    build_sequence_model,
     register_model,
     registered,
 )
+from heedful.models.sequences import SequenceModel
 
 MODULES = (
     copying,
@@ -43,6 +49,9 @@ MODULES = (
     language_encoder,
     gpt,
     recurrent_language,
+    turing_machine,
+    neural_computer,
+    recurrent_sequences,
 )
 """The modules that register the built-in models."""
 
@@ -55,6 +64,8 @@ __all__ = [
     "ModelSettings",
     "PairModel",
     "PairSettings",
+    "SequenceModel",
+    "SequenceSettings",
     "Sequences",
     "Source",
     "TensorState",
@@ -62,6 +73,7 @@ __all__ = [
     "build_encoder",
     "build_language_model",
     "build_model",
+    "build_sequence_model",
     "register_model",
     "registered",
 ]

@@ -14,10 +14,12 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from torch import nn
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_POSITIONS
 from heedful.basics.settings import Settings
 from heedful.models.encoders import TextEncoder
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import PairModel
+from heedful.models.sequences import SequenceModel
 
 M = TypeVar("M", bound=nn.Module)
 S = TypeVar("S", bound="ModelSettings")
@@ -105,15 +107,24 @@ class LanguageSettings(ModelSettings):
     """Base of the settings of language models; such a model is a :class:`LanguageModel`."""
 
 
+class SequenceSettings(ModelSettings):
+    """Base of the settings of models of sequences of vectors; such a model is a
+    :class:`SequenceModel`, whose sequences have any length."""
+
+    reads_any_length: ClassVar[bool] = True
+    max_length: ClassVar[int] = MOST_POSITIONS
+
+
 def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module]) -> None:
     """Add a model that recipes can name.
 
     Args:
         settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
-            :class:`EncoderSettings` or :class:`LanguageSettings`.
+            :class:`EncoderSettings`, :class:`LanguageSettings` or :class:`SequenceSettings`.
         build: builds the model from the settings and the sizes of the source and target
             vocabularies; for encoders and language models, from the settings and the size of the
-            vocabulary. Usually the model's class.
+            vocabulary; for models of sequences, from the settings and the widths of inputs and
+            outputs. Usually the model's class.
 
     Raises:
         TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
@@ -135,8 +146,8 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     family = next((each for each in settings.__mro__ if ModelSettings in each.__bases__), settings)
     if family is settings:
         raise TypeError(
-            f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings or "
-            "LanguageSettings"
+            f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings, "
+            "LanguageSettings or SequenceSettings"
         )
     if not isinstance(_default_kind(settings), str):
         raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
@@ -196,6 +207,17 @@ def build_language_model(settings: LanguageSettings, vocabulary: int) -> Languag
         vocabulary: number of symbols.
     """
     return _build(settings, LanguageModel, vocabulary)
+
+
+def build_sequence_model(settings: SequenceSettings, inputs: int, outputs: int) -> SequenceModel:
+    """Build the model of the settings, with new weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        inputs: width of the inputs.
+        outputs: width of the outputs.
+    """
+    return _build(settings, SequenceModel, inputs, outputs)
 
 
 def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:
