@@ -16,7 +16,10 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 @pytest.fixture(scope="module")
 def retrieval() -> Iterator[Any]:
     sys.path.insert(0, str(BENCHMARKS))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield importlib.import_module("key_retrieval")
+    torch.set_num_threads(threads)
     sys.path.remove(str(BENCHMARKS))
 
 
@@ -32,12 +35,12 @@ def test_the_last_value_of_a_key_is_right(retrieval: Any) -> None:
     assert once.keys.sort(1).values.tolist() == [list(range(5))] * 3
 
 
-@pytest.mark.parametrize("name", ["softmax", "linear-sum", "dpfp-1-delta"])
+@pytest.mark.parametrize("name", ["linear-sum", "dpfp-1-delta"])
 def test_models_learn_to_retrieve(retrieval: Any, name: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(retrieval, "EVERY", 50)
-    found = retrieval.train(name, 4, False, 1, 150)
-    assert found["loss"] < 0.7 * found["curve"][0]
-    assert found["steps"] == 150
+    monkeypatch.setattr(retrieval, "TESTS", 5)
+    found = retrieval.train(name, 4, False, 1, 300)
+    assert found["loss"] < 0.8 * found["curve"][0]
+    assert found["steps"] == 300
 
 
 def test_results_are_trained_once_and_reported(
@@ -45,12 +48,20 @@ def test_results_are_trained_once_and_reported(
 ) -> None:
     arguments = ["--out", str(tmp_path), "--keys", "3", "--steps", "100", "--with-replacement"]
     figure = tmp_path / "curves.svg"
-    command = [*arguments, "--models", "dpfp-1-sum", "--figure", str(figure)]
+    command = [*arguments, "--models", "softmax", "--figure", str(figure)]
     assert retrieval.main(command) == 0
-    path = tmp_path / "dpfp-1-sum-3-again-1.json"
+    path = tmp_path / "softmax-3-again-1.json"
     result = json.loads(path.read_text())
     path.write_text(json.dumps({**result, "loss": 0.25}))
     assert retrieval.main(command) == 0
     assert "0.250" in capsys.readouterr().out
     assert figure.read_text().startswith("<?xml")
     assert retrieval.main(["--out", str(tmp_path / "none"), "--report"]) == 2
+
+
+def test_the_loop_of_the_delta_rule_is_the_chunked_form(retrieval: Any, capsys: Any) -> None:
+    delta_rule = importlib.import_module("delta_rule")
+    assert delta_rule.main(["--length", "70", "--width", "4", "--rounds", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["ratio"] for row in found["rows"] if row["side"] == "loop"] == [1, 1]
+    assert "| chunks" in delta_rule.report(found)
