@@ -24,6 +24,13 @@ ALONE: dict[str, dict[str, Any]] = {
     "/api/translate": {"text": "the cat.", "prefix": "a"},
     "/api/trace": {"source": "the cat."},
     "/api/attention": {"source": "the cat.", "map": 0, "gradients": True},
+    "/api/architecture": {"source": "the cat."},
+    "/api/equation": {
+        "source": "the cat.",
+        "module": "encoder.0.self_attention",
+        "head": 0,
+        "row": 0,
+    },
     "/api/faithfulness": {"source": "the cat."},
 }
 

@@ -249,13 +249,29 @@ def projected_weights(
     return _weights(mechanism, projected_query, query, key, mask)
 
 
-def _weights(
+def projected_scores(
+    mechanism: Mechanism, projected_query: ProjectedQuery, key: Tensor, mask: Mask | Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The scores that are normalized ``[.., Q, K]``, and which keys are allowed, None for all.
+
+    Half-precision inputs are compared in float32.
+    """
+    query = projected_query.projected
+    if isinstance(mask, Mask):
+        mask = mask.of_vectors(query, key, projected_query.first)
+    if query.dtype in HALVES:
+        with without_autocast(query):
+            return _scores(mechanism, projected_query, query.float(), key.float(), mask)
+    return _scores(mechanism, projected_query, query, key, mask)
+
+
+def _scores(
     mechanism: Mechanism,
     projected_query: ProjectedQuery,
     query: Tensor,
     key: Tensor,
     mask: Mask | Tensor | None,
-) -> tuple[Tensor, Draw | None]:
+) -> tuple[Tensor, Tensor | None]:
     if mechanism.positions is None:
         scores = mechanism.score.compare(query, key)
     else:
@@ -268,6 +284,17 @@ def _weights(
     )
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
+    return scores, allowed
+
+
+def _weights(
+    mechanism: Mechanism,
+    projected_query: ProjectedQuery,
+    query: Tensor,
+    key: Tensor,
+    mask: Mask | Tensor | None,
+) -> tuple[Tensor, Draw | None]:
+    scores, allowed = _scores(mechanism, projected_query, query, key, mask)
     queries = None
     if mechanism.softmax_scale() is None:
         first = 0 if projected_query.first is None else projected_query.first

@@ -14,6 +14,7 @@ from heedful.attention.normalizers import Draw, Normalizer, Softmax
 from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
+from heedful.attention.terms import equation_terms, of_one_head
 from heedful.attention.watching import Watchable
 
 
@@ -100,6 +101,10 @@ class Attentive(Watchable):
             self.show(shown, draw if heads or draw is None else one_head(draw))
             weights = shown if heads else shown.squeeze(-3)
             context = aggregate(parts, projected_query, weights, value, dropout)
+            if self.terms_watched:
+                given = parts, projected_query, key, value, mask
+                found = equation_terms(*given, weights, context)
+                self.show_terms(found if heads else of_one_head(found))
         else:
             context = attend_projected(parts, projected_query, key, value, mask, dropout)
         if self.watched_in_part:

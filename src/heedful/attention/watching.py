@@ -28,6 +28,33 @@ class TopWeights(NamedTuple):
     """Indices of the keys, ``[B, H, Q, k]``."""
 
 
+class Terms(NamedTuple):
+    """The terms of the equation in one call: what the weights and the context are computed from."""
+
+    query: Tensor
+    """Projected queries ``[B, H, Q, D]``, rotated by their positions."""
+    key: Tensor
+    """Projected keys ``[B, H, K, D]``."""
+    value: Tensor
+    """Projected values ``[B, H, K, E]``."""
+    scores: Tensor
+    """What is normalized, ``[B, H, Q, K]``: with the terms of positions and added masks."""
+    allowed: Tensor | None
+    """Which keys may be attended to; broadcasts to ``[B, H, Q, K]``. None for all."""
+    weights: Tensor
+    """``[B, H, Q, K]``"""
+    context: Tensor
+    """``[B, H, Q, E]``"""
+    dot_scale: float | None
+    """The factor, if a score is a scaled dot product plus a term of positions or masks."""
+    tanh_vector: Tensor | None
+    """``v [D]``, if a score is ``vᵀ tanh(query + key)``."""
+    softmax_scale: float | None
+    """The factor on the scores, if they are normalized by a softmax."""
+    sink: Tensor | float | None
+    """The score of one more key of value 0, ``[H]`` or one number; None for no such key."""
+
+
 class _Watcher:
     """The request of one ``watch`` for one module, and the recorded weights."""
 
@@ -37,8 +64,11 @@ class _Watcher:
         keep_gradients: bool,
         rows: Sequence[int] | None,
         top: int | None,
+        wants_terms: bool = False,
     ) -> None:
         self.module, self.open = module, True
+        self.wants_terms = wants_terms
+        self.terms: list[Terms] = []
         self.keep_gradients, self.rows, self.top = keep_gradients, rows, top
         self.weights: list[Tensor] = []
         self.largest: list[TopWeights] = []
@@ -126,6 +156,11 @@ class Watchable(nn.Module):
         """Whether a watcher needs only some rows, or the largest weights."""
         return any(not watcher.wants_all for watcher in self._watchers)
 
+    @property
+    def terms_watched(self) -> bool:
+        """Whether a watcher needs the terms of the equation."""
+        return any(watcher.wants_terms for watcher in self._watchers)
+
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
         del state["_watchers_in_thread"]  # cannot be copied or saved
@@ -147,6 +182,12 @@ class Watchable(nn.Module):
         for watcher in self._watchers:
             if watcher.wants_all:
                 watcher.see(weights, draw)
+
+    def show_terms(self, terms: Terms) -> None:
+        """Pass the terms of a call to the watchers that need them."""
+        for watcher in self._watchers:
+            if watcher.wants_terms:
+                watcher.terms.append(terms)
 
     def show_some(self, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int) -> None:
         """Pass rows, or the largest weights of each, to watchers without computing all weights.
@@ -183,6 +224,15 @@ class Seen(Mapping[str, list[Tensor]]):
     def top(self) -> dict[str, list[TopWeights]]:
         """Module name → the largest weights of each row, one entry per call; needs ``top_k``."""
         return {name: watcher.largest for name, watcher in self._watchers.items()}
+
+    @property
+    def terms(self) -> dict[str, list[Terms]]:
+        """Module name → the terms of each call; needs ``terms=True``.
+
+        Empty for modules that compute their weights in another way than the equation, such as
+        linear attention.
+        """
+        return {name: watcher.terms for name, watcher in self._watchers.items()}
 
     @property
     def log_probability(self) -> dict[str, list[Tensor]]:
@@ -224,6 +274,7 @@ def watch(
     keep_gradients: bool = False,
     rows: Sequence[int] | None = None,
     top_k: int | None = None,
+    terms: bool = False,
 ) -> Iterator[Seen]:
     """Watch the attention weights of a model while the block runs.
 
@@ -240,11 +291,13 @@ def watch(
         keep_gradients: keep the weights in the graph, for a loss on them.
         rows: record only these queries; negative indices count from the end.
         top_k: record only this many of each row's largest weights, at least 1.
+        terms: record also the queries, keys, values and scores; see :attr:`Seen.terms`.
 
     Raises:
         ValueError: a name is not that of an attention module (the message suggests the nearest
-            one), or ``top_k`` is below 1; in the block, if a row does not exist, there are fewer
-            keys than ``top_k``, or ``rows`` or ``top_k`` are used with sampled weights.
+            one), ``top_k`` is below 1, or ``terms`` is combined with ``rows`` or ``top_k``; in the
+            block, if a row does not exist, there are fewer keys than ``top_k``, or ``rows`` or
+            ``top_k`` are used with sampled weights.
 
     Example:
         >>> import torch
@@ -257,6 +310,8 @@ def watch(
     """
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be at least 1, not {top_k}")
+    if terms and (rows is not None or top_k is not None):
+        raise ValueError("terms are those of all rows: leave rows and top_k out")
     there = {
         name.replace("_orig_mod.", "").removesuffix("_orig_mod"): part  # compiled modules
         for name, part in model.named_modules()
@@ -268,7 +323,7 @@ def watch(
             near = difflib.get_close_matches(name, there, n=1, cutoff=0.0)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise ValueError(f"the model has no attention module named '{name}'{hint}")
-    watchers = {name: _Watcher(there[name], keep_gradients, rows, top_k) for name in wanted}
+    watchers = {name: _Watcher(there[name], keep_gradients, rows, top_k, terms) for name in wanted}
     for watcher in watchers.values():
         watcher.module._watchers_in_thread.value += (watcher,)
     _watchers.set((*_watchers.get(), *watchers.values()))

@@ -23,6 +23,8 @@ from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.axes import Axis
 from heedful.inference.batches import source_of, target_in_of
+from heedful.inference.observing import Decision as Decision  # plug-ins import it from here
+from heedful.inference.observing import Readout, Run, observed
 from heedful.inference.relevance import map_of_calls, rollout, weights_times_gradient
 from heedful.inference.trace import AttentionMap, Trace, make_trace
 from heedful.models.pairs import AlignmentSource, PairModel
@@ -46,17 +48,6 @@ class Attending(Protocol):
         ...
 
 
-class Decision(NamedTuple):
-    """The decisions of a model on one input."""
-
-    labels: list[str]
-    log_probabilities: Tensor
-    """``[N]``, natural logarithms; they must have gradients if relevance is computed."""
-    places: Sequence[int] | None = None
-    """For encoders: the position of each decision on the axis "text". With relevance, the trace
-    then also has maps from the axis "decision" to the text."""
-
-
 class Described(NamedTuple):
     """The axes and words of an input, which are known before the model runs."""
 
@@ -76,6 +67,7 @@ def trace_model(
     alignment: AlignmentSource | None = None,
     relevance: bool = False,
     relevant_from: int = 0,
+    readout: Readout | None = None,
 ) -> Trace:
     """The trace of a model's decisions.
 
@@ -88,11 +80,15 @@ def trace_model(
         relevance: whether to add rollout and attention × gradient
             (:mod:`heedful.inference.relevance`).
         relevant_from: the first decision whose log-probability counts for gradients.
+        readout: how the model's states are read, if it predicts tokens; for observers
+            (:mod:`heedful.inference.observing`).
     """
     axes_of = cast(Attending, model).attention_axes()
     check_cancelled()
+    run = Run(model, axes_of, described.axes, readout)
     with ready, watch(model, axes_of) as seen:
-        decision = decide()
+        with observed(run):
+            run.decision = decision = decide()
         maps = _watched(axes_of, seen)
     axes = _axes(maps, described.axes)
     made = make_trace(

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from heedful import __version__
 from heedful.inference import Trace
-from heedful.serving import endpoints
+from heedful.serving import endpoints, inspections
 from heedful.serving import traces as traced
 from heedful.serving.admission import Admission
 from heedful.serving.engine import Engine
@@ -70,9 +70,9 @@ def make_application(
 
     app = _make_app(engine)
     app.state.serving, app.state.limits, app.state.engine = state, limits, engine
-    app.include_router(endpoints.contracts(handler))
-    app.include_router(traced.routes(handler, traces or {}))
-    app.include_router(endpoints.routes(handler))
+    inspected = inspections.routes(handler), traced.routes(handler, traces or {})
+    for router in (endpoints.contracts(handler), *inspected, endpoints.routes(handler)):
+        app.include_router(router)
     _add_status(app, handler)
     add_page(app)
     app.add_middleware(

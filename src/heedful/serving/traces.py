@@ -21,6 +21,7 @@ from heedful.serving.handling import RequestHandler
 from heedful.serving.openapi import request_body, response_schemas
 from heedful.serving.request_parsing import check_fields, check_input, collect_texts
 from heedful.serving.responses import compressed_response
+from heedful.serving.served import Served
 from heedful.tasks.endpoints import ModelRequest
 from heedful.tasks.spec import specs
 from heedful.viewing.trace_encoding import map_bytes, summary
@@ -28,6 +29,9 @@ from heedful.viewing.trace_encoding import map_bytes, summary
 _MAX_TRACES = 16
 _MAX_BYTES = 256 << 20
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+NUMBER: Any = (Annotated[int, Field(ge=0)], ...)
+"""A required field: a number that counts from 0."""
 
 
 class TraceRequest(ModelRequest):
@@ -50,17 +54,10 @@ def _options() -> list[str]:
     return sorted({name for spec in specs() for name in spec.trace_options})
 
 
-def _requests() -> tuple[type[TraceRequest], Any]:
-    """The request classes for a trace and for one of its maps, with the options of all tasks."""
+def trace_request(name: str, about: str, **fields: Any) -> type[TraceRequest]:
+    """A request class with the fields of a trace, the options of all tasks, and other fields."""
     options: dict[str, Any] = dict.fromkeys(_options(), (StrictBool, False))
-    of_trace = create_model(
-        "TraceRequest", __base__=TraceRequest, __doc__=TraceRequest.__doc__, **options
-    )
-    number: Any = (Annotated[int, Field(ge=0)], ...)
-    of_map = create_model(
-        "AttentionRequest", __base__=of_trace, __doc__="``POST /api/attention``.", map=number
-    )
-    return of_trace, of_map
+    return create_model(name, __base__=TraceRequest, __doc__=about, **options, **fields)
 
 
 class TraceKey(NamedTuple):
@@ -80,7 +77,8 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
     """The endpoints that describe models and return attention weights."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
     cache = TraceCache(handler, opened)
-    of_trace, of_map = _requests()
+    of_trace = trace_request("TraceRequest", TraceRequest.__doc__ or "")
+    of_map: Any = trace_request("AttentionRequest", "``POST /api/attention``.", map=NUMBER)
     anything = response_schemas(dict[str, Any])
 
     @router.get("/models", responses=anything)
@@ -104,7 +102,7 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
     async def trace(request: Request) -> Response:
         """The summary of a trace: its axes, its maps and their thumbnails."""
         body = check_fields(of_trace, await handler.fields(request, strings=False))
-        found = await cache.get(request, _trace_key(handler, body))
+        found = await cache.get(request, trace_key(handler, body))
         return await compressed_response(request, found.summary, "application/json")
 
     @router.post(
@@ -115,7 +113,7 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
     async def attention(request: Request) -> Response:
         """The weights of one map of a trace, one byte per weight."""
         body = check_fields(of_map, await handler.fields(request, strings=False))
-        found = await cache.get(request, _trace_key(handler, body))
+        found = await cache.get(request, trace_key(handler, body))
         if body.map >= len(found.maps):
             raise RefusedError(
                 404, f"no map {printable(body.map)}; the trace has {len(found.maps)} maps"
@@ -125,7 +123,12 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
     return router
 
 
-def _trace_key(handler: RequestHandler, body: TraceRequest) -> TraceKey:
+def trace_key(handler: RequestHandler, body: TraceRequest) -> TraceKey:
+    """What a request asks for.
+
+    Raises:
+        RefusedError: 400 or 404, the fields do not fit together, or no model has them.
+    """
     if body.trace is not None:
         return TraceKey(trace=body.trace)
     if body.source is None and body.input is None:
@@ -204,18 +207,25 @@ class TraceCache:
         model = self._handler.models.choose(key.model)
 
         def make() -> EncodedTrace:
-            how = dict.fromkeys(key.options, True)
-            if key.input is None:
-                return EncodedTrace.of(
-                    model.trace(key.source, key.target, relevance=key.gradients, **how)
-                )
-            spec = model.spec
-            value = TypeAdapter(spec.input_type()).validate_python(json.loads(key.input))
-            given = spec.read_request(value)
-            texts = given if isinstance(given, tuple) else (given,)
-            return EncodedTrace.of(model.trace(*texts, relevance=key.gradients, **how))
+            return EncodedTrace.of(compute_trace(model, key))
 
         return await self._handler.wait(request, self._handler.run(request, make))
+
+
+def compute_trace(model: Served, key: TraceKey) -> Trace:
+    """Trace the input of a key with its model.
+
+    Raises:
+        UserError: the input cannot be traced.
+    """
+    how = dict.fromkeys(key.options, True)
+    if key.input is None:
+        return model.trace(key.source, key.target, relevance=key.gradients, **how)
+    spec = model.spec
+    value = TypeAdapter(spec.input_type()).validate_python(json.loads(key.input))
+    given = spec.read_request(value)
+    texts = given if isinstance(given, tuple) else (given,)
+    return model.trace(*texts, relevance=key.gradients, **how)
 
 
 def _encode(trace: Trace) -> EncodedTrace:
