@@ -112,6 +112,7 @@ def style() -> str:
         "axis_views.css",
         "pictures.css",
         "links.css",
+        "how.css",
     )
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in sheets)
 

@@ -4,6 +4,7 @@ import { alignmentPanel } from "./alignment.js";
 import { comparePanel } from "./compare.js";
 import { selectField, element, messageOf, rovingTabindex } from "./elements.js";
 import { headsPanel } from "./heads.js";
+import { howPanel } from "./how.js";
 import { linksPanel } from "./links.js";
 import { faithfulnessNote } from "./faithfulness.js";
 import { SavedInputs } from "./saved_inputs.js";
@@ -112,7 +113,7 @@ async function loadPanels(page, models, start) {
   const panels = declared.map(({ name, title, models: own }, i) => ({
     .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), target === name ? start : {})), title,
   }));
-  panels.push(linksPanel(page), alignmentPanel(page), headsPanel(page), stepsPanel(page));
+  panels.push(linksPanel(page), alignmentPanel(page), headsPanel(page), stepsPanel(page), howPanel(page));
   if (known.length + models.traces.length > 1) panels.push(comparePanel(page, models));
   for (const panel of panels) {
     panel.body.setAttribute("role", "tabpanel");

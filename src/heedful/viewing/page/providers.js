@@ -110,6 +110,8 @@ export function serverProvider(base) {
     attention: async (body, signal) =>
       new Uint8Array(await (await post("attention", body, signal)).arrayBuffer()),
     faithfulness: async (body, signal) => (await post("faithfulness", body, signal)).json(),
+    architecture: async (body, signal) => (await post("architecture", body, signal)).json(),
+    equation: async (body, signal) => (await post("equation", body, signal)).json(),
   };
 }
 
@@ -164,6 +166,8 @@ export function embeddedProvider(data) {
     predict: unavailable,
     generate: unavailable,
     faithfulness: unavailable,
+    architecture: unavailable,
+    equation: unavailable,
     trace: async (body) => find(body).summary,
     attention: async (body) => inflate(fromBase64(find(body).maps[/** @type {any} */ (body).map])),
   };

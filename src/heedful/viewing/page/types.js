@@ -192,6 +192,45 @@
  */
 
 /**
+ * A module of a model, from viewing/inspection_encoding.py.
+ * @typedef {object} Stage
+ * @property {string} name
+ * @property {string} title
+ * @property {string} kind "embedding", "attention", "layer", "recurrent", "norm", "linear" or "other"
+ * @property {string} about
+ * @property {number} parameters
+ * @property {number[] | null} shape of its output
+ * @property {string[]} maps the attention modules in it
+ * @property {Stage[]} parts
+ */
+
+/** @typedef {{parameters: number, lanes: {axis: string, stages: Stage[]}[]}} Architecture */
+
+/**
+ * The terms of the attention equation for one query of one head.
+ * @typedef {object} EquationRow
+ * @property {string} module
+ * @property {number} head
+ * @property {number} row
+ * @property {number} heads
+ * @property {number} rows
+ * @property {number[]} query
+ * @property {number[][]} keys
+ * @property {number[][]} values
+ * @property {string} score "dot", "additive" or "other"
+ * @property {number} scale
+ * @property {number[] | null} vector v of an additive score
+ * @property {number[]} added what positions and masks add to the scores
+ * @property {number[]} scores
+ * @property {boolean[]} allowed
+ * @property {number | null} softmax_scale the factor on scores; null for another normaliser
+ * @property {number | null} sink the score of one more key of value 0
+ * @property {number[]} weights
+ * @property {number[]} context
+ * @property {number[]} added_context
+ */
+
+/**
  * A data source of the page: a server, or embedded data.
  * @typedef {object} Provider
  * @property {boolean} live whether there is a server
@@ -208,6 +247,8 @@
  * @property {(body: object, signal?: AbortSignal) => Promise<Summary>} trace
  * @property {(body: object, signal?: AbortSignal) => Promise<Uint8Array>} attention
  * @property {(body: object, signal?: AbortSignal) => Promise<Faithfulness>} faithfulness
+ * @property {(body: object, signal?: AbortSignal) => Promise<Architecture>} architecture
+ * @property {(body: object, signal?: AbortSignal) => Promise<EquationRow>} equation
  */
 
 /**
