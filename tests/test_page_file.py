@@ -59,7 +59,7 @@ def test_alignment_is_drawn_and_read_out(chromium: Any, tmp_path: Path) -> None:
     trace = pair_trace()
     with opened(chromium, exported(tmp_path, trace)) as it:
         tabs = it.page.locator("[role=tab]").all_text_contents()
-        assert tabs == ["Links", "Alignment", "Heads", "Steps"]
+        assert tabs == ["Links", "Alignment", "Heads", "Steps", "How it works"]
         it.tab("alignment")
         it.page.focus("canvas.heed-matrix >> visible=true")
         it.page.keyboard.press("ArrowDown")
