@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.kernels.additive_tiles import LIMIT, Tiles, fits
+from heedful.kernels.additive_tiles import LIMIT, Tiles
 from heedful.kernels.compiling import SOURCES, compiled_library, in_parallel
 
 _PADDING = 16  # the number of units is padded to a multiple of the largest number of lanes
@@ -46,10 +46,8 @@ class CompiledTiles(Tiles):
         size = self.relative_v.abs().clamp(min=_LEAST)
         self.inverse = torch.where(self.relative_v < 0, -1.0, 1.0) / size
         self.ea, self.eb = self.a2.exp(), self.b2.exp()
-        limit = LIMIT[torch.float32]
-        self.fits_a, self.fits_b = fits(self.a2, limit), fits(self.b2, limit)
-        self.reach_a = (self.inverse.abs().log() + self.a2.clamp(min=0.0)).amax(-1)
-        self.reach_b = self.b2.clamp(min=0.0).amax(-1)
+        self.fits_a, self.fits_b = _fits(self.a2), _fits(self.b2)
+        self.reach_b = self.b2.amax(-1).clamp(min=0.0)
 
     def _prepare(self, rows: slice) -> list[Tensor]:
         """Prepare the inputs of both reductions."""
@@ -69,10 +67,10 @@ class CompiledTiles(Tiles):
     def weighted(self, rows: slice, keys: slice) -> Tensor:
         n, k = self.b.shape[:2]
         out = self.a.new_empty(n, rows.stop - rows.start, k)
-        shared = [
-            *(self.inverse * self.ea[:, rows], self.reach_a[:, rows].contiguous(), self.reach_b),
-            *(self.inverse, self.relative_v, self.largest, self.padded_v),
-        ]
+        inverse_ea = self.inverse * self.ea[:, rows]
+        reach_a = torch.maximum(_largest(inverse_ea), _largest(self.inverse)).log()
+        shared = [inverse_ea, reach_a, self.reach_b]
+        shared += [self.inverse, self.relative_v, self.largest, self.padded_v]
         given = [*self._prepare(rows), *shared, out]
         shares = self._shares(rows, keys)
         self._run(self.library.heedful_additive_scores, [given] * len(shares), shares)
@@ -115,4 +113,16 @@ class CompiledTiles(Tiles):
 
 
 def _padded(numbers: Tensor) -> Tensor:
-    return F.pad(numbers, (0, -numbers.shape[-1] % _PADDING)).contiguous()
+    missing = -numbers.shape[-1] % _PADDING
+    return (F.pad(numbers, (0, missing)) if missing else numbers).contiguous()
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """The largest |x| of each row."""
+    lowest, highest = rows.aminmax(dim=-1)
+    return torch.maximum(-lowest, highest)
+
+
+def _fits(rows: Tensor) -> Tensor:
+    """:func:`~.additive_tiles.fits` in one pass."""
+    return _largest(rows) < LIMIT[torch.float32]

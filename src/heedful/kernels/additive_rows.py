@@ -17,7 +17,7 @@ from heedful.basics.thread_contention import waiting_time
 from heedful.kernels.additive_selection import tiles_for
 from heedful.kernels.additive_tiles import Tiles, plain_scores
 
-_BLOCK = 1 << 20  # scores of a block of rows
+_BLOCK = 1 << 19  # scores of a block of rows
 
 RowsOf = Callable[[slice | None], Tensor | None]
 """Maps rows (None for all) to a mask ``[n or 1, q or 1, K or 1]`` of booleans, true = may attend;
@@ -117,7 +117,7 @@ class AdditiveRows:
     def _context(self, tiles: Tiles) -> Tensor:
         context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
         for block in self._blocks():
-            weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
+            weights = block.weights(tiles.scores(block.rows, block.keys, self.scale))
             dropout_factors = block.dropout_factors(weights, self.dropout, self.seed)
             used = weights if dropout_factors is None else weights * dropout_factors
             context[:, block.rows] = used @ self.value[:, block.keys]
@@ -149,7 +149,7 @@ class AdditiveRows:
         tiles.start_gradients()
         by_value = torch.zeros_like(self.value)
         for block in self._blocks():
-            weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
+            weights = block.weights(tiles.scores(block.rows, block.keys, self.scale))
             dropout_factors = block.dropout_factors(weights, self.dropout, self.seed)
             above = grad[:, block.rows]
             used = weights if dropout_factors is None else weights * dropout_factors

@@ -49,9 +49,9 @@ class Tiles(ABC):
     def __init__(self, a: Tensor, b: Tensor, v: Tensor) -> None:
         self.a, self.b, self.v = a, b, v
 
-    def scores(self, rows: slice, keys: slice) -> Tensor:
-        """Scores ``[n, rows, keys]``."""
-        return self.weighted(rows, keys).mul_(-2.0)
+    def scores(self, rows: slice, keys: slice, scale: float = 1.0) -> Tensor:
+        """Scores ``[n, rows, keys]``, times ``scale``."""
+        return self.weighted(rows, keys).mul_(-2.0 * scale)
 
     @abstractmethod
     def weighted(self, rows: slice, keys: slice) -> Tensor:
