@@ -1,7 +1,7 @@
 """The problems of the algorithm task: each answer is right, and each batch can be drawn again."""
 
 from collections import defaultdict
-from itertools import product
+from itertools import pairwise, product
 from math import log2
 from typing import Any
 
@@ -123,7 +123,7 @@ def paths(edges: set[tuple[int, int]], begin: int, end: int, count: int) -> list
     """All walks of ``count`` edges, by trying all."""
     nodes = {node for edge in edges for node in edge}
     tried = ([begin, *middle, end] for middle in product(nodes, repeat=count - 1))
-    return [one for one in tried if all(edge in edges for edge in zip(one, one[1:], strict=False))]
+    return [one for one in tried if all(edge in edges for edge in pairwise(one))]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
