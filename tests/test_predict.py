@@ -19,6 +19,8 @@ from heedful.tasks.spec import TaskSpec, register, spec_named, specs
 from serving_help import running
 
 EARLIER = Path(__file__).parent / "data" / "runs-0.1"
+LATER = {"algorithm"}
+"""Tasks that version 0.1 did not have; the tests of each cover its predictions."""
 INPUTS: dict[str, list[Any]] = {
     "translation": ["the red dog sees a cat", ""],
     "text-to-text": ["the red dog sees a cat", ""],
@@ -40,7 +42,7 @@ def as_line(one: Any) -> str:
 
 def test_every_task_has_a_case() -> None:
     own = {spec.name for spec in specs() if type(spec).__module__.startswith("heedful.")}
-    assert own == {case.recipe["task"] for case in CASES.values()}
+    assert own - LATER == {case.recipe["task"] for case in CASES.values()}
 
 
 @pytest.mark.parametrize("task", INPUTS)
