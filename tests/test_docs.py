@@ -29,6 +29,7 @@ from heedful.models import (
     LanguageSettings,
     ModelSettings,
     PairSettings,
+    SequenceSettings,
     build_encoder,
     build_language_model,
     build_model,
@@ -43,6 +44,7 @@ from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import check_recipe, read_recipe
 from heedful.runs.registry import GROUP
 from heedful.runs.search_space import SearchSpace
+from heedful.tasks.algorithm.problems import PROBLEMS
 from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
@@ -355,9 +357,21 @@ def test_every_setting_is_documented_as_it_is(part: str) -> None:
     assert docs == code
 
 
+def algorithm_keys() -> set[str]:
+    """The settings of algorithm recipes that others do not have."""
+    tables = {"data.": PROBLEMS, "model.": registered(SequenceSettings)}
+    rows = (settings(kind, part) for part, kinds in tables.items() for kind in kinds)
+    return {row.key for found in rows for row in found}
+
+
+def test_settings_of_algorithm_recipes_are_documented() -> None:
+    rows = rows_under(DOCS / "memory.md", "## Settings")
+    assert {name for row in rows for name in row} == algorithm_keys()
+
+
 def keys() -> set[str]:
     rows = [row for part in MODELS for row in coded(part)]
-    return {row.key.partition(": ")[2] or row.key for row in rows}
+    return {row.key.partition(": ")[2] or row.key for row in rows} | algorithm_keys()
 
 
 def rows_under(page: Path, heading: str) -> list[list[str]]:
