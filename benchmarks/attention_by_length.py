@@ -7,7 +7,8 @@ Layers as recipes make them: softmax (PyTorch's SDPA), linear, the delta rule, a
 8 best blocks of 64, and four layers with a residual connection, all softmax or three linear ones
 and a softmax one. If x-transformers is installed, its flash attention of the same size is measured
 beside them. The sides take turns in one process. The ratio is the median of the rounds' ratios to
-softmax, or to four layers of softmax: below 1 is faster. Peak memory is that of a process for each
+softmax, or to four layers of softmax: below 1 is faster. With one thread, times are those of the
+processor, so that other programs disturb them less. Peak memory is that of a process for each
 side: how far its resident memory grows above what it was before the call.
 """
 
@@ -15,8 +16,6 @@ import argparse
 import importlib.util
 import json
 import multiprocessing
-import resource
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from torch import Tensor, nn
 from heedful.attention import masks
 from heedful.attention.settings import AttentionSettings
 from reporting import machine, said, summarised, table
+from resident import peak_resident, reset_peak
 
 LENGTHS = (256, 1024, 4096, 16384)
 TABLES: dict[str, list[dict[str, Any]]] = {
@@ -100,21 +100,23 @@ def call_of(name: str, sizes: Sizes, length: int, *, backward: bool) -> Callable
     return forward
 
 
-def seconds(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def seconds(call: Callable[[], object], threads: int) -> float:
+    """Seconds of a call: of the processor with one thread, otherwise of the clock."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    began = clock()
     call()
-    return time.perf_counter() - began
+    return clock() - began
 
 
-def peak(name: str, sizes: Sizes, length: int, backward: bool) -> float:
-    """MB by which a fresh process grows in the call."""
+def peak(name: str, sizes: Sizes, length: int, backward: bool) -> float | None:
+    """MiB by which a fresh process grows in the call."""
     torch.set_num_threads(sizes.threads)
     call_of(name, sizes, 32, backward=backward)()  # loads what every call needs
     call = call_of(name, sizes, length, backward=backward)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = reset_peak()
     call()
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return grown / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    after = peak_resident()
+    return None if before is None or after is None else (after - before) / (1 << 20)
 
 
 def measure(
@@ -124,7 +126,9 @@ def measure(
     calls = {name: call_of(name, sizes, length, backward=backward) for name in names}
     for call in calls.values():
         call()
-    turns = [{name: seconds(call) for name, call in calls.items()} for _ in range(rounds)]
+    turns = [
+        {name: seconds(call, sizes.threads) for name, call in calls.items()} for _ in range(rounds)
+    ]
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         base = "4 × softmax" if len(TABLES.get(name, [{}])) > 1 else "softmax"
@@ -133,7 +137,7 @@ def measure(
         return found
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for name in names:
-            found[name]["megabytes"] = pool.apply(peak, (name, sizes, length, backward))
+            found[name]["mebibytes"] = pool.apply(peak, (name, sizes, length, backward))
     return found
 
 
@@ -170,11 +174,11 @@ def main(given: list[str] | None = None) -> None:
                 name,
                 *(f"{1e3 * one[key]:,.1f}" for key in ("median", "lowest", "highest")),
                 f"{one['ratio']:.2f}",
-                f"{one['megabytes']:,.0f}" if memory else "–",
+                f"{one['mebibytes']:,.0f}" if one.get("mebibytes") is not None else "–",
             ]
             for name, one in own.items()
         ]
-        print(table(["", "ms, median", "lowest", "highest", "ratio", "MB"], cells))
+        print(table(["", "ms, median", "lowest", "highest", "ratio", "MiB"], cells))
 
 
 if __name__ == "__main__":

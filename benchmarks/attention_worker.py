@@ -1,13 +1,10 @@
 """The worker of ``benchmarks/attention.py``, which runs the contenders of one part on request."""
 
 import argparse
-import contextlib
-import ctypes
 import gc
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -16,6 +13,7 @@ from torch import Tensor
 
 from attention_contenders import PARTS, Case, Part, Ready
 from heedful.kernels import additive_compiled as compiled
+from resident import peak_resident, reset_peak
 from workers import serve
 
 WARM_UP = 64  # T of the warm-up call, which loads libraries
@@ -75,30 +73,6 @@ def sampled(numbers: Tensor) -> list[float]:
     flat = numbers.flatten()
     few = flat[:: max(1, len(flat) // 8)][:8].tolist()
     return [*few, float(flat.square().mean().sqrt())]
-
-
-_STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-def reset_peak() -> int | None:
-    """Return freed memory to the system and reset the peak of the resident memory."""
-    if not _REFERENCES.exists():
-        return None
-    with contextlib.suppress(AttributeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)
-    try:
-        _REFERENCES.write_text("5", encoding="ascii")
-    except OSError:
-        return None
-    return peak_resident()
-
-
-def peak_resident() -> int | None:
-    """Peak resident memory of this process since the last reset, in bytes."""
-    if not _STATUS.exists():
-        return None
-    status = _STATUS.read_text(encoding="utf-8")
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def additive_kernel() -> str:

@@ -26,6 +26,7 @@ from heedful.data.batching import TokenBatches
 from heedful.data.columns import Column, tokens
 from heedful.data.positions import Position
 from heedful.data.store import Store, StoreWriter
+from resident import peak_resident, reset_peak
 
 PAIRS = (50_000, 500_000, 5_000_000)
 PLACES = 5
@@ -58,16 +59,9 @@ def private_memory() -> tuple[int, int]:
     return found["Private_Clean:"], found["Private_Dirty:"]
 
 
-def peak_resident() -> int:
-    """Peak resident memory of this process since the last reset, in bytes."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-
 def read_corpus(folder: Path, batches: int, batch_tokens: int) -> dict[str, float]:
     """Read ``batches`` batches from each of several places of an epoch; returns peaks and speed."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
-    before, resident = sum(private_memory()), peak_resident()
+    resident, before = reset_peak() or 0, sum(private_memory())
     corpus = Store.open(folder)
     source = TokenBatches(corpus, batch_tokens)
     pools = -(-len(corpus) // source.pool)
@@ -88,7 +82,7 @@ def read_corpus(folder: Path, batches: int, batch_tokens: int) -> dict[str, floa
     return {
         "pairs": len(corpus),
         "private": peak - before,
-        "resident": peak_resident() - resident,
+        "resident": (peak_resident() or 0) - resident,
         "batches_per_second": count / seconds,
         "first_batch_seconds": first,
     }

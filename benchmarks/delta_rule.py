@@ -5,14 +5,13 @@
 
 The loop is the recurrence of Schlag, Irie, Schmidhuber 2021, equation 24, in PyTorch: for each
 position, read the value of its key, write the difference, read the query. The sides take turns in
-one process; the ratio is the median of the rounds' ratios to the loop, below 1 is faster. Peak
-memory is that of a process for each side: how far its resident memory grows in the call.
+one process; the ratio is the median of the rounds' ratios to the loop, below 1 is faster. With one
+thread, times are those of the processor. Peak memory is that of a process for each side: how far its resident memory grows in the call.
 """
 
 import argparse
 import json
 import multiprocessing
-import resource
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from torch import Tensor
 from attention_by_length import seconds
 from heedful.attention.delta import delta_attend
 from reporting import machine, said, summarised, table
+from resident import peak_resident, reset_peak
 
 SIDES = ("loop", "chunks")
 
@@ -57,15 +57,15 @@ def call_of(side: str, sizes: Sequence[int], backward: bool) -> Callable[[], Ten
     return call
 
 
-def peak(side: str, sizes: Sequence[int], backward: bool) -> float:
-    """MB by which a fresh process grows in the call."""
+def peak(side: str, sizes: Sequence[int], backward: bool) -> float | None:
+    """MiB by which a fresh process grows in the call."""
     torch.set_num_threads(1)
     call_of(side, (1, 2, 2), backward)()
     call = call_of(side, sizes, backward)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = reset_peak()
     call()
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return grown / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    after = peak_resident()
+    return None if before is None or after is None else (after - before) / (1 << 20)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -76,12 +76,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for backward in (False, True):
         calls = {side: call_of(side, sizes, backward) for side in SIDES}
         torch.testing.assert_close(calls["chunks"](), calls["loop"](), rtol=1e-3, atol=1e-4)
-        turns = [{s: seconds(call) for s, call in calls.items()} for _ in range(options.rounds)]
+        turns = [
+            {s: seconds(call, options.threads) for s, call in calls.items()}
+            for _ in range(options.rounds)
+        ]
         for side in SIDES:
             own, base = ([turn[one] for turn in turns] for one in (side, "loop"))
             row = {"side": side, "backward": backward, **summarised(own, base)}
             with multiprocessing.get_context("spawn").Pool(1) as pool:
-                row["megabytes"] = pool.apply(peak, (side, sizes, backward))
+                row["mebibytes"] = pool.apply(peak, (side, sizes, backward))
             rows.append(row)
     return {"machine": machine(options.threads), "sizes": sizes, "rows": rows}
 
@@ -94,13 +97,13 @@ def report(found: dict[str, Any]) -> str:
             "forward and backward" if row["backward"] else "forward",
             f"{row['median']:.3f}",
             f"{row['ratio']:.3f}×",
-            f"{row['megabytes']:,.0f}",
+            "–" if row["mebibytes"] is None else f"{row['mebibytes']:,.0f}",
         ]
         for row in found["rows"]
     ]
     heads, length, width = found["sizes"]
     what = f"{length:,} positions, {heads} heads of {width}. {said(found['machine'])}"
-    return "\n".join([table(["", "", "seconds", "ratio", "MB"], rows), "", what])
+    return "\n".join([table(["", "", "seconds", "ratio", "MiB"], rows), "", what])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
