@@ -6,7 +6,8 @@
 The loop is the recurrence of Schlag, Irie, Schmidhuber 2021, equation 24, in PyTorch: for each
 position, read the value of its key, write the difference, read the query. The sides take turns in
 one process; the ratio is the median of the rounds' ratios to the loop, below 1 is faster. With one
-thread, times are those of the processor. Peak memory is that of a process for each side: how far its resident memory grows in the call.
+thread, times are those of the processor. Peak memory is that of a process for each side: how far
+its resident memory grows in the call.
 """
 
 import argparse
