@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from heedful.inference import Trace
+from heedful.inference import Axis, Trace
 from heedful.serving import make_application
 from heedful.viewing.page import export_html
 from page_help import STORY, browser, kinds_trace, needs_browser, opened, pixels
@@ -133,6 +134,27 @@ def test_a_memorys_slots_are_rows_with_a_column_a_hop(chromium: Any, tmp_path: P
         shown = [[float(cell) for cell in text.split("\t")[1:]] for text in rows.all_inner_texts()]
         np.testing.assert_allclose(shown, KINDS["reader"].weights[0].T, atol=0.003)
         assert it.page.inner_text(".heed-slots th.heed-current") == "hop 1"
+
+
+def test_many_slots_are_one_matrix_and_heads_have_the_names_of_their_modules(
+    chromium: Any, tmp_path: Path
+) -> None:
+    weights = torch.eye(64)[:20].expand(1, -1, -1)
+    axes = {
+        "steps": Axis("labels", [f"step {i + 1}" for i in range(20)], steps=True),
+        "slots": Axis("slots", [f"slot {i + 1}" for i in range(64)]),
+    }
+    maps = dict.fromkeys(("writing", "reading"), ("steps", "slots", weights))
+    export_html(Trace.of(axes, maps, title="machine"), tmp_path / "view.html")
+    with opened(chromium, (tmp_path / "view.html").as_uri()) as it:
+        it.tab("steps")
+        strip = it.page.locator(".heed-steps canvas.heed-matrix")
+        assert strip.bounding_box()["height"] < 600  # all slots, without scrolling
+        assert not it.page.is_visible(".heed-slots >> visible=true")
+        it.tab("heads")
+        assert it.page.locator(".heed-layer-name").all_inner_texts() == ["Writing", "Reading"]
+        assert "Reading · head 1" in it.page.inner_text(".heed-heads")
+        assert not it.page.is_visible("text=outside the visible part")
 
 
 def test_a_list_of_labels_has_bars_and_a_matrix(chromium: Any, tmp_path: Path) -> None:

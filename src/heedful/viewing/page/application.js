@@ -8,7 +8,7 @@ import { howPanel } from "./how.js";
 import { linksPanel } from "./links.js";
 import { faithfulnessNote } from "./faithfulness.js";
 import { SavedInputs } from "./saved_inputs.js";
-import { viewTitle } from "./axis_views.js";
+import { hasView } from "./axis_views.js";
 import { presentButton } from "./present.js";
 import { RequestError } from "./providers.js";
 import { Session } from "./session.js";
@@ -151,7 +151,7 @@ async function firstPanel(page, panels) {
     const longest = Math.max(...Object.values(summary.labels).map((labels) => labels.length), 0);
     if (!summary.maps.length || longest > MANY_TOKENS) return alignment ? "alignment" : "heads";
     if (!alignment) return summary.maps.some((map) => !summary.kinds[map.key_axis].extent.length) ? panels[0].name : "heads";
-    return viewTitle(summary.kinds[summary.maps[alignment.map].key_axis]) ? "steps" : panels[0].name;
+    return hasView(summary.kinds[summary.maps[alignment.map].key_axis]) ? "steps" : panels[0].name;
   } catch {
     return panels[0].name;
   }

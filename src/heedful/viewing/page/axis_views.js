@@ -21,16 +21,29 @@ const DRAWN = new Map([
 ]);
 
 /**
- * The title of the view for this kind of axis; undefined for kinds without a view of their own.
+ * Whether axes of this kind have a view of their own.
  * @param {AxisFacts} axis
  */
-export function viewTitle(axis) {
-  return DRAWN.get(axis.kind)?.title;
+export function hasView(axis) {
+  return DRAWN.has(axis.kind);
+}
+
+/** More slots than this are drawn as a matrix of all steps. */
+const MOST_SLOTS = 24;
+
+/**
+ * The title of the view for this axis; undefined for those without a view of their own.
+ * @param {AxisFacts} axis
+ * @param {string[]} labels
+ */
+export function viewTitle(axis, labels) {
+  return axis.kind === "slots" && labels.length > MOST_SLOTS ? undefined : DRAWN.get(axis.kind)?.title;
 }
 
 /** @type {AxisViewFactory} */
 export function makeAxisView(page, axis, labels, how) {
-  return DRAWN.get(axis.kind)?.make(page, axis, labels, how) ?? tokenWeights(labels, undefined);
+  if (viewTitle(axis, labels) === undefined) return tokenWeights(labels, undefined);
+  return /** @type {{make: AxisViewFactory}} */ (DRAWN.get(axis.kind)).make(page, axis, labels, how);
 }
 
 /** The weights of one query, with one view for each selected head. */

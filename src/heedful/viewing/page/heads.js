@@ -118,6 +118,12 @@ class Heads {
     return facts && this.trace ? this.trace.summary.kinds[facts.key_axis] : null;
   }
 
+  /** The title of the view for this axis. */
+  get drawn() {
+    const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
+    return facts && this.trace ? viewTitle(this.trace.summary.kinds[facts.key_axis], this.trace.summary.labels[facts.key_axis]) : undefined;
+  }
+
   /** Whether the group's queries and keys are on the same axis. */
   get ownAxis() {
     const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
@@ -125,10 +131,10 @@ class Heads {
   }
 
   setModes() {
-    const drawn = this.axis && viewTitle(this.axis);
-    const second = drawn ? { value: "axis", text: drawn } : { value: "lines", text: "Lines of one word" };
-    if (this.mode !== "matrix") this.mode = second.value;
-    this.modes.replaceChildren(radioGroup("Show as", [{ value: "matrix", text: "Matrix" }, second], this.mode, (mode) => {
+    const second = this.drawn ? { value: "axis", text: this.drawn } : { value: "lines", text: "Lines of one word" };
+    const modes = [{ value: "matrix", text: "Matrix" }, ...(!this.drawn && this.axis?.kind === "slots" ? [] : [second])];
+    if (this.mode !== "matrix") this.mode = modes[modes.length - 1].value;
+    this.modes.replaceChildren(radioGroup("Show as", modes, this.mode, (mode) => {
       this.mode = mode;
       this.drawChosen();
     }));
@@ -205,7 +211,7 @@ class Heads {
     if (!group || !this.trace) return;
     const sameGroup = this.group?.key === key && this.chosen.length;
     this.group = group;
-    if (!sameGroup) this.mode = this.axis && viewTitle(this.axis) ? "axis" : "matrix";
+    if (!sameGroup) this.mode = this.drawn ? "axis" : "matrix";
     this.setModes();
     this.groupSelect.input.value = key;
     this.drawGrid();
@@ -287,6 +293,7 @@ class Heads {
         columns: trace.columnLabels(map),
         ...titles(facts),
         bars: [],
+        whole: this.axis?.kind === "slots",
         byRow: this.byRow,
         causal: this.ownAxis && matrices.every(isCausal),
       };

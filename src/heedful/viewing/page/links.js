@@ -1,6 +1,6 @@
 // The Links panel: all links between the tokens of a map, with filters for layers and heads.
 
-import { viewTitle } from "./axis_views.js";
+import { hasView } from "./axis_views.js";
 import { element, messageOf, radioGroup, selectField, setOptions } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { linksSvg, scaleLegend } from "./links_drawing.js";
@@ -113,7 +113,7 @@ class LinksPanel {
     const { maps, kinds } = trace.summary;
     const before = this.group?.key;
     if (!maps.length) throw new Error(NO_ATTENTION);
-    this.groups = groupsOf(maps).filter(({ maps: [map] }) => [maps[map].query_axis, maps[map].key_axis].every((axis) => !viewTitle(kinds[axis]) && !kinds[axis].extent.length));
+    this.groups = groupsOf(maps).filter(({ maps: [map] }) => [maps[map].query_axis, maps[map].key_axis].every((axis) => !hasView(kinds[axis]) && !kinds[axis].extent.length));
     if (!this.groups.length) throw new Error("attention to a picture, a sound or a memory has a view of its own; see Steps and Heads");
     this.trace = trace;
     this.notice.textContent = "";

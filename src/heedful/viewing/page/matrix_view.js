@@ -103,7 +103,7 @@ export class MatrixView {
     const font = room < 480 ? 12 : 13;
     const layout = computeLayout(context, picture, {
       width: room, height, cell: 38, font, family: theme.font, tall: TALL,
-      least: Math.max(picture.rows.length, picture.columns.length) > LONG ? 0 : LEAST_CELL,
+      least: Math.max(picture.rows.length, picture.columns.length) > LONG || picture.whole ? 0 : LEAST_CELL,
     });
     const pixelRatio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(layout.totalWidth * pixelRatio);

@@ -11,7 +11,7 @@ import { fromBase64 } from "./providers.js";
 /** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
 
 /** @typedef {{map: number, head: number}} Head */
-/** @typedef {{key: string, title: string, maps: number[]}} Group */
+/** @typedef {{key: string, title: string, maps: number[], names: string[]}} Group */
 
 /**
  * Group the maps of different layers: those with the same kind and the same axes.
@@ -23,8 +23,9 @@ export function groupsOf(maps) {
   const groups = new Map();
   maps.forEach((facts, i) => {
     const key = [facts.kind, facts.query_axis, facts.key_axis, ...(facts.step_axis ? [facts.step_axis] : [])].join(" ");
-    const group = groups.get(key) ?? { key, title: groupTitle(facts), maps: [] };
+    const group = groups.get(key) ?? { key, title: groupTitle(facts), maps: [], names: [] };
     group.maps.push(i);
+    group.names.push(facts.name);
     groups.set(key, group);
   });
   return [...groups.values()];
@@ -56,11 +57,15 @@ export function titles(facts) {
 }
 
 /**
- * The name of a layer: its number in the group.
+ * The name of a layer: its number in the group. Modules that are not layers, such as the heads of a memory, have names.
  * @param {Group} group
  * @param {number} place
  */
 export function layerName(group, place) {
+  if (group.names.length > 1 && !group.names.some((name) => /\d/.test(name))) {
+    const name = group.names[place].split(".").slice(-1)[0].replaceAll("_", " ");
+    return name[0].toUpperCase() + name.slice(1);
+  }
   return `Layer ${place + 1}`;
 }
 
@@ -88,13 +93,15 @@ export function overview(page, trace, group, chosen) {
   const maximum = Math.max(...group.maps.map((map) => trace.summary.maps[map].heads));
   const grid = element("div", { class: "heed-grid", role: "group", "aria-label": `${group.title}: select a head` });
   grid.style.setProperty("--heads", String(maximum));
+  const named = group.maps.length > 1 && !layerName(group, 0).startsWith("Layer ");
+  if (named) grid.style.setProperty("--layer-name", "5.5em");
   group.maps.forEach((map, place) => {
     const facts = trace.summary.maps[map];
     const mirrored = isRightToLeft(trace.columnLabels(map));
     const pictures = thumbnails(fromBase64(facts.thumbnails), facts, theme, mirrored);
     const row = element(
       "div", { class: "heed-layer" },
-      element("span", { class: "heed-layer-name", title: facts.name }, group.maps.length > 1 ? String(place + 1) : ""),
+      element("span", { class: "heed-layer-name", title: facts.name }, group.maps.length > 1 ? layerName(group, place).replace("Layer ", "") : ""),
     );
     pictures.forEach((picture, head) => {
       const pattern = patternText(facts, head);

@@ -79,6 +79,7 @@ class Steps {
       this.picture = {
         title: `Steps: ${trace.summary.title}`, layers: [{ name: map.name, matrix: transposed(matrix), colour: null }],
         rows: columns, columns: rows, rowTitle: named.columnTitle, columnTitle: named.rowTitle, bars: [], marked: 0,
+        whole: trace.summary.kinds[map.key_axis].kind === "slots",
       };
       this.matrix = matrix;
       this.written = map.written && !map.step_axis;
@@ -108,13 +109,16 @@ class Steps {
   setView(trace, map) {
     const axis = trace.summary.kinds[map.key_axis];
     const own = map.query_axis === map.key_axis;
-    this.view = makeAxisView(this.page, axis, trace.summary.labels[map.key_axis], own ? { pick: (place) => this.go(place) } : {});
+    const labels = trace.summary.labels[map.key_axis];
+    const drawn = viewTitle(axis, labels) !== undefined;
+    this.view = makeAxisView(this.page, axis, labels, own ? { pick: (place) => this.go(place) } : {});
     this.viewField.replaceChildren(this.view.body);
     this.player.hidden = map.steps * map.queries < 2;
-    this.strip.body.hidden = this.scale.hidden = viewTitle(axis) !== undefined;
+    this.strip.body.hidden = this.scale.hidden = drawn;
+    this.viewField.hidden = !drawn && axis.kind === "slots"; // the picture shows them
     // Cells of an image and frames of a sound are not a sentence.
     this.sentence.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
-    this.hint.textContent = viewTitle(axis) ? own ? "Shows the attention of each position; select one in the picture." : "Shows the attention of each step."
+    this.hint.textContent = drawn ? own ? "Shows the attention of each position; select one in the picture." : "Shows the attention of each step."
       : `${this.written ? "Each step generates one token." : "Each step is one query."} One column per step: drag over the picture, or use the slider.`;
   }
 

@@ -288,6 +288,7 @@
  * @property {string} columnTitle
  * @property {Bars[]} bars
  * @property {boolean} [causal] whether the cells above the diagonal are masked
+ * @property {boolean} [whole] whether all cells are visible at first, even if not all labels then fit
  * @property {boolean} [byRow] whether the full colour is the largest weight of each row, not of the matrix
  * @property {number} [marked] the column that is selected
  * @property {string} [unit] what the numbers are, if not weights
