@@ -16,5 +16,7 @@ MOST_BEAM = 1_000
 """Maximum hypotheses of a search for one source."""
 MOST_SAMPLES = 10_000
 """Maximum outputs for one source."""
+MOST_FACTS = 1 << 16
+"""Maximum facts of a story."""
 MOST_BATCH_TOKENS = 1 << 24
 MOST_THREADS = 1_024

@@ -12,6 +12,7 @@ from heedful.models import (
     gpt,
     hierarchical,
     language_encoder,
+    memory_network,
     neural_computer,
     recurrent,
     recurrent_encoder,
@@ -28,14 +29,17 @@ from heedful.models.registry import (
     ModelSettings,
     PairSettings,
     SequenceSettings,
+    StorySettings,
     build_encoder,
     build_language_model,
     build_model,
     build_sequence_model,
+    build_story_model,
     register_model,
     registered,
 )
 from heedful.models.sequences import SequenceModel
+from heedful.models.stories import StoryModel, StoryOutput
 
 MODULES = (
     copying,
@@ -52,6 +56,7 @@ MODULES = (
     turing_machine,
     neural_computer,
     recurrent_sequences,
+    memory_network,
 )
 """The modules that register the built-in models."""
 
@@ -68,12 +73,16 @@ __all__ = [
     "SequenceSettings",
     "Sequences",
     "Source",
+    "StoryModel",
+    "StoryOutput",
+    "StorySettings",
     "TensorState",
     "TextEncoder",
     "build_encoder",
     "build_language_model",
     "build_model",
     "build_sequence_model",
+    "build_story_model",
     "register_model",
     "registered",
 ]

@@ -14,12 +14,13 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.basics.limits import MOST_POSITIONS
+from heedful.basics.limits import MOST_FACTS, MOST_POSITIONS
 from heedful.basics.settings import Settings
 from heedful.models.encoders import TextEncoder
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import PairModel
 from heedful.models.sequences import SequenceModel
+from heedful.models.stories import StoryModel
 
 M = TypeVar("M", bound=nn.Module)
 S = TypeVar("S", bound="ModelSettings")
@@ -115,16 +116,28 @@ class SequenceSettings(ModelSettings):
     max_length: ClassVar[int] = MOST_POSITIONS
 
 
+class StorySettings(ModelSettings):
+    """Base of the settings of models that answer questions about stories; such a model is a
+    :class:`StoryModel`. A story has at most ``memory`` facts; texts have any length."""
+
+    reads_any_length: ClassVar[bool] = True
+    max_length: ClassVar[int] = MOST_POSITIONS
+    memory: int = Field(50, ge=1, le=MOST_FACTS)
+    """The most facts of a story."""
+
+
 def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module]) -> None:
     """Add a model that recipes can name.
 
     Args:
         settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
-            :class:`EncoderSettings`, :class:`LanguageSettings` or :class:`SequenceSettings`.
+            :class:`EncoderSettings`, :class:`LanguageSettings`, :class:`SequenceSettings` or
+            :class:`StorySettings`.
         build: builds the model from the settings and the sizes of the source and target
             vocabularies; for encoders and language models, from the settings and the size of the
             vocabulary; for models of sequences, from the settings and the widths of inputs and
-            outputs. Usually the model's class.
+            outputs; for models of stories, from the settings, the size of the vocabulary and the
+            symbols of the answers. Usually the model's class.
 
     Raises:
         TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
@@ -147,7 +160,7 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     if family is settings:
         raise TypeError(
             f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings, "
-            "LanguageSettings or SequenceSettings"
+            "LanguageSettings, SequenceSettings or StorySettings"
         )
     if not isinstance(_default_kind(settings), str):
         raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
@@ -218,6 +231,17 @@ def build_sequence_model(settings: SequenceSettings, inputs: int, outputs: int) 
         outputs: width of the outputs.
     """
     return _build(settings, SequenceModel, inputs, outputs)
+
+
+def build_story_model(settings: StorySettings, words: int, answers: Sequence[int]) -> StoryModel:
+    """Build the model of the settings, with new weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        words: number of symbols of the vocabulary.
+        answers: the symbol of each answer.
+    """
+    return _build(settings, StoryModel, words, answers)
 
 
 def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:

@@ -188,9 +188,10 @@ def _tables_of_run(
 def _report_chosen(tables: dict[str, Any], out: Path) -> None:
     training, model = tables["training"], tables["model"]
     name = f"{model.get('size') or model.get('cell') or ''} {model['kind']}".strip()
+    if "tokeniser" in tables:
+        name = f"{name}, vocabulary {tables['tokeniser']['vocabulary_size']:,}"
     notice(
-        f"recipe chosen from the corpus: {name}, vocabulary "
-        f"{tables['tokeniser']['vocabulary_size']:,}, at most {training['max_steps']:,} steps of "
+        f"recipe chosen from the corpus: {name}, at most {training['max_steps']:,} steps of "
         f"{training['batch_tokens']:,} tokens; {_held_out(tables['data'])}; written to "
         f"{out / 'recipe.toml'}"
     )

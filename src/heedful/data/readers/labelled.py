@@ -4,7 +4,7 @@ import csv
 import difflib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -280,8 +280,15 @@ def json_objects(file: Input, encoding: str | None) -> Iterator[tuple[str, dict[
     Raises:
         UserError: a line is not a JSON object.
     """
-    for number, line in enumerate(lines_of(file, encoding), start=1):
-        where = f"{file.name}:{number}"
+    return objects_of_lines(file.name, lines_of(file, encoding))
+
+
+def objects_of_lines(
+    name: str, lines: Iterable[str]
+) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """As :func:`json_objects`, for the lines of a file with this name."""
+    for number, line in enumerate(lines, start=1):
+        where = f"{name}:{number}"
         if not line.strip():
             yield where, None
             continue

@@ -1,0 +1,155 @@
+"""End-to-end memory networks: Sukhbaatar, Szlam, Weston, Fergus 2015, "End-To-End Memory Networks".
+
+At each hop the state attends to the facts of a story, and what it reads is added:
+
+    m_i = Σ_j l_j ∘ A x_ij + T_A(i)    c_i = Σ_j l_j ∘ C x_ij + T_C(i)    u¹ = Σ_j l_j ∘ B q_j
+    p_i = softmax(uᵀ m_i)    o = Σ_i p_i c_i    u ← u + o, or H u + o    â = softmax(W u)
+
+With supporting facts, the scores of each hop can be trained as well (Weston, Chopra, Bordes 2015,
+"Memory Networks", section 3; a softmax loss in place of their margin ranking loss).
+Shapes: B stories, N facts, L tokens of a fact, Q tokens of a question, D width, K hops, C answers.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from heedful.attention import Attention
+from heedful.attention.scores import Dot
+from heedful.attention.settings import AttentionSettings
+from heedful.basics.limits import MOST_LAYERS, MOST_WIDTH
+from heedful.basics.symbols import PAD
+from heedful.layers.dropout import Dropout
+from heedful.models.registry import StorySettings, register_model
+from heedful.models.stories import StoryModel, StoryOutput, TextEncoding, ages, noisy_ages, told
+
+_DEVIATION = 0.1
+
+
+class MemoryNetworkSettings(StorySettings):
+    """Sizes and options of an end-to-end memory network."""
+
+    kind: Literal["memory-network"] = "memory-network"
+    hidden_size: int = Field(50, ge=1, le=MOST_WIDTH)
+    hops: int = Field(3, ge=1, le=MOST_LAYERS)
+    encoding: Literal["positions", "bag-of-words"] = "positions"
+    """How the embeddings of a text's words are summed (section 4.1)."""
+    tying: Literal["adjacent", "layer-wise"] = "adjacent"
+    """Which embedding tables are the same (section 2.2)."""
+    time_noise: float = Field(0.1, ge=0, le=1)
+    """Largest share of empty facts that training adds at random places."""
+    can_stop: bool = False
+    """Whether a hop may read no fact, so that a question can need fewer facts than there are hops
+    (the adaptive memory of Weston et al. 2016, "Towards AI-Complete Question Answering")."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on the state."""
+    attention: AttentionSettings = AttentionSettings()
+    """Score and normalizer of the hops; by default the dot product and the softmax."""
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> "MemoryNetworkSettings":
+        with torch.device("meta"):
+            self.build_attention()
+        return self
+
+    def build_attention(self) -> Attention:
+        """The attention of all hops."""
+        chosen = self.attention.over(AttentionSettings(score=Dot.Settings()))
+        return chosen.build_one(self.hidden_size, self.hidden_size, max_length=self.memory + 1)
+
+
+class MemoryNetwork(StoryModel):
+    """A memory network of K hops.
+
+    Args:
+        settings: sizes and options.
+        words: number of symbols of the vocabulary.
+        answers: the symbol of each answer ``[C]``.
+
+    Source: Sukhbaatar et al. 2015, sections 2 and 4.1.
+
+    Example:
+        >>> network = MemoryNetwork(MemoryNetworkSettings(hidden_size=8), 30, answers=[5, 6, 7])
+        >>> story, question = torch.tensor([[[4, 5], [6, 0]]]), torch.tensor([[9, 5, 4]])
+        >>> network(story, question).logits.shape
+        torch.Size([1, 3])
+    """
+
+    def __init__(self, settings: MemoryNetworkSettings, words: int, answers: Sequence[int]) -> None:
+        super().__init__()
+        self.settings, self.can_stop = settings, settings.can_stop
+        adjacent, hops, width = settings.tying == "adjacent", settings.hops, settings.hidden_size
+        count = hops + 1 if adjacent else 2  # adjacent: A_k+1 is C_k, B is A_1, W is C_K
+        longest = settings.memory + -int(-settings.memory * settings.time_noise // 1)
+        self.tables = nn.ModuleList(nn.Embedding(words, width, PAD) for _ in range(count))
+        self.times = nn.ModuleList(nn.Embedding(longest, width) for _ in range(count))
+        if not adjacent:
+            self.question_table = nn.Embedding(words, width, PAD)
+            self.between = nn.Linear(width, width, bias=False)
+            self.output = nn.Linear(width, len(answers), bias=False)
+        if settings.can_stop:
+            self.stop = nn.Parameter(torch.empty(hops, width))
+        self.encode = TextEncoding(settings.encoding == "positions")
+        self.attention, self.drop = settings.build_attention(), Dropout(settings.dropout)
+        self.answers: Tensor
+        self.register_buffer("answers", torch.tensor(answers, dtype=torch.long), persistent=False)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        own = {id(part) for part in self.attention.parameters()}
+        for parameter in self.parameters():
+            if id(parameter) not in own:
+                nn.init.normal_(parameter, std=_DEVIATION)
+        for part in self.modules():
+            if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+                with torch.no_grad():
+                    part.weight[part.padding_idx].zero_()
+
+    def forward(self, story: Tensor, question: Tensor, *, linear: bool = False) -> StoryOutput:
+        """Answer questions; a story has at most ``memory`` facts."""
+        own, facts = self.settings, told(story)
+        noisy = self.training and own.time_noise > 0
+        age = noisy_ages(facts, own.time_noise) if noisy else ages(facts)
+        adjacent = own.tying == "adjacent"
+        count = own.hops + 1 if adjacent else 2
+        memories = [self._memory(place, story, age) for place in range(count)]
+        asked = self.tables[0] if adjacent else self.question_table
+        state, scores = self.encode(asked, question).unsqueeze(1), []  # [B, 1, D]
+        for hop in range(own.hops):
+            key, value = memories[hop : hop + 2] if adjacent else memories
+            state, found = self._hop(hop, state, key, value, facts, linear)
+            scores.append(found)
+        output = self.tables[-1](self.answers) if adjacent else self.output.weight
+        return StoryOutput(state.squeeze(1) @ output.T, torch.cat(scores, 1))
+
+    def _memory(self, place: int, story: Tensor, age: Tensor) -> Tensor:
+        """``[B, N, D]``"""
+        found: Tensor = self.encode(self.tables[place], story) + self.times[place](age)
+        return found
+
+    def _hop(
+        self, hop: int, state: Tensor, key: Tensor, value: Tensor, facts: Tensor, linear: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The next state ``[B, 1, D]``, and the scores ``[B, 1, N]``."""
+        if self.can_stop:
+            stop = self.stop[hop].expand(len(key), 1, -1)
+            key, value = torch.cat([stop, key], 1), torch.cat([torch.zeros_like(stop), value], 1)
+            facts = torch.cat([torch.ones_like(facts[:, :1]), facts], 1)
+        allowed = facts.unsqueeze(1)
+        scores: Tensor = self.attention.score(state, key)
+        if linear:
+            read = (scores * allowed) @ value
+        else:
+            read = self.attention(state, key, value, mask=allowed)
+        kept = state if self.settings.tying == "adjacent" else self.between(state)
+        return self.drop(kept + read), scores.masked_fill(~allowed, float("-inf"))
+
+    def attention_axes(self) -> dict[str, tuple[str, ...]]:
+        """The weights of each hop over the facts."""
+        return {"attention": ("hops", "facts")}
+
+
+register_model(MemoryNetworkSettings, MemoryNetwork)

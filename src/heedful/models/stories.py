@@ -1,0 +1,135 @@
+"""The base class of models that answer a question about a story, and how they encode its facts.
+
+Shapes: B stories, N facts of a story, L tokens of a fact, Q tokens of a question, D width, K hops,
+C answers.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.symbols import PAD
+
+
+class StoryOutput(NamedTuple):
+    """What a model finds for stories and questions."""
+
+    logits: Tensor
+    """Of the answers ``[B, C]``."""
+    scores: Tensor | None = None
+    """Of the facts at each hop ``[B, K, N]``, −∞ for padding; with a first column if
+    :attr:`StoryModel.can_stop`. None for models whose addressing cannot be supervised."""
+
+
+class StoryModel(nn.Module):
+    """Base of models that answer questions about stories; a subclass implements :meth:`forward`."""
+
+    can_stop: bool = False
+    """Whether the first column of the scores stands for "no further fact"."""
+
+    def forward(self, story: Tensor, question: Tensor, *, linear: bool = False) -> StoryOutput:
+        """Answer questions.
+
+        Args:
+            story: ``[B, N, L]``, the oldest fact first; facts and tokens are padded with PAD at the
+                end.
+            question: ``[B, Q]``, padded with PAD.
+            linear: compute the attention without the normalizer (the linear start of Sukhbaatar et
+                al. 2015, section 4.1), in models that support it.
+        """
+        raise NotImplementedError
+
+    def attention_axes(self) -> dict[str, tuple[str, ...]]:
+        """Module → the axes of its queries and keys: "hops", "facts", or "story", which has the
+        facts and then the question."""
+        return {}
+
+
+def told(story: Tensor) -> Tensor:
+    """Which facts are not padding ``[B, N]``."""
+    return (story != PAD).any(-1)
+
+
+def ages(facts: Tensor) -> Tensor:
+    """How many facts were told after each one ``[B, N]``; 0 for the last one and for padding.
+
+    Args:
+        facts: which facts are not padding ``[B, N]``.
+
+    Example:
+        >>> ages(torch.tensor([[True, True, True], [True, True, False]]))
+        tensor([[2, 1, 0],
+                [1, 0, 0]])
+    """
+    return (facts.flip(-1).cumsum(-1).flip(-1) - 1).clamp(min=0)
+
+
+def noisy_ages(facts: Tensor, share: float) -> Tensor:
+    """Ages in a story with empty facts at random places: the "random noise" of training.
+
+    The number of empty facts is drawn from 0 to ``share`` × N, rounded up; their places are drawn
+    with PyTorch's default generator of the CPU.
+
+    Args:
+        facts: which facts are not padding ``[B, N]``.
+        share: largest share of empty facts.
+
+    Returns:
+        ``[B, N]``: at most N − 1 + ⌈share × N⌉, in the order of the facts.
+
+    Source: Sukhbaatar et al. 2015, section 4.1: 10 % of empty memories.
+    """
+    counts = facts.sum(-1).cpu()
+    found = torch.zeros(facts.shape, dtype=torch.long)
+    for row, count in zip(found, counts.tolist(), strict=True):
+        most = -int(-share * count // 1)
+        places = count + int(torch.randint(most + 1, ()))
+        row[:count] = torch.randperm(places)[:count].sort(descending=True).values
+    return found.to(facts.device)
+
+
+def position_weights(lengths: Tensor, longest: int, width: int, dtype: torch.dtype) -> Tensor:
+    """The weights ``[.., L, D]`` of the words of texts: l_kj = (1 − j/J) − (k/D) (1 − 2j/J).
+
+    Args:
+        lengths: the numbers J of words ``[..]``.
+        longest: L.
+        width: D.
+        dtype: of the result.
+
+    Source: Sukhbaatar et al. 2015, section 4.1: position encoding.
+
+    Example:
+        >>> position_weights(torch.tensor(2), 2, 2, torch.float32)
+        tensor([[0.5000, 0.5000],
+                [0.5000, 1.0000]])
+    """
+    j = torch.arange(1, longest + 1, device=lengths.device, dtype=dtype).unsqueeze(-1)
+    k = torch.arange(1, width + 1, device=lengths.device, dtype=dtype) / width
+    share = j / lengths.clamp(min=1).to(dtype)[..., None, None]  # j / J
+    return (1 - share) - k * (1 - 2 * share)
+
+
+class TextEncoding(nn.Module):
+    """A vector for each text: the weighted sum of the embeddings of its words.
+
+    Args:
+        by_position: whether the weights are :func:`position_weights`; otherwise all are 1, and the
+            order of the words does not count (bag of words).
+    """
+
+    def __init__(self, by_position: bool) -> None:
+        super().__init__()
+        self.by_position = by_position
+
+    def forward(self, table: nn.Embedding, tokens: Tensor) -> Tensor:
+        """``tokens [.., L]``, padded with PAD, to ``[.., D]``."""
+        embedded: Tensor = table(tokens)
+        there = (tokens != PAD).unsqueeze(-1)
+        embedded = embedded * there
+        if self.by_position:
+            longest, width = embedded.shape[-2:]
+            lengths = there.sum((-2, -1))
+            embedded = embedded * position_weights(lengths, longest, width, embedded.dtype)
+        return embedded.sum(-2)
