@@ -42,7 +42,9 @@ class ExampleFiles(FileSettings):
     def example_of(self, row: Any) -> Any:
         from heedful.data.python_rows import RowError, values
 
-        names = list(self.example.model_fields)
+        fields_of = self.example.model_fields.items()
+        given = set(row.keys()) if hasattr(row, "keys") else set()
+        names = [name for name, own in fields_of if own.is_required() or name in given]
         fields = dict(zip(names, values(row, names), strict=True))
         try:
             return self.example.model_validate(fields).model_dump(mode="json")

@@ -51,7 +51,7 @@ class Answering(ColumnSpec):
         from heedful.tasks.answer.encoding import collect
 
         found = collect(examples, recipe.model.memory, recipe.data.longer)
-        if recipe.training.supervision and not found["supported"]:
+        if recipe.training.supervision and found["answers"] and not found["supported"]:
             raise UserError(
                 "training.supervision needs supporting facts, but no training example has any; "
                 'add "supports" to the examples, or set training.supervision to 0'

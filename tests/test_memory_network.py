@@ -1,0 +1,157 @@
+"""The end-to-end memory network against the equations of its paper, written as loops."""
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from heedful.attention import watch
+from heedful.models import StorySettings, build_story_model
+from heedful.models.memory_network import MemoryNetwork
+from heedful.models.stories import ages, noisy_ages
+
+WORDS, WIDTH, ANSWERS = 12, 5, [6, 9, 4]
+STORY = [[5, 6, 7, 8], [9, 4, 0, 0], [10, 11, 6, 0]]
+SHORT = [[8, 5, 4, 0]]
+QUESTION, SHORT_QUESTION = [4, 7, 10], [11, 5]
+
+
+def made(**more: Any) -> MemoryNetwork:
+    torch.manual_seed(4)
+    table = {"kind": "memory-network", "hidden_size": WIDTH, "memory": 6, **more}
+    model = build_story_model(StorySettings.model_validate(table), WORDS, ANSWERS).double()
+    assert isinstance(model, MemoryNetwork)
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, std=0.7)
+        if "table" in name:
+            with torch.no_grad():
+                parameter[0] = 0
+    return model.eval()
+
+
+def sentence(table: Tensor, tokens: list[int], by_position: bool) -> Tensor:
+    """Σ_j l_j ∘ A x_j, with l_kj = (1 − j/J) − (k/d) (1 − 2j/J)."""
+    tokens = [one for one in tokens if one]
+    total, J = table.new_zeros(WIDTH), len(tokens)
+    for j, token in enumerate(tokens, start=1):
+        for k in range(1, WIDTH + 1):
+            weight = (1 - j / J) - (k / WIDTH) * (1 - 2 * j / J) if by_position else 1.0
+            own = torch.zeros(WIDTH, dtype=torch.double)
+            own[k - 1] = weight
+            total = total + own * table[token]
+    return total
+
+
+def equations(model: MemoryNetwork, story: list[list[int]], question: list[int]) -> Tensor:
+    own = model.settings
+    place, adjacent = own.encoding == "positions", own.tying == "adjacent"
+    tables = [one.weight for one in model.tables]
+    times = [one.weight for one in model.times]
+    state = sentence(tables[0] if adjacent else model.question_table.weight, question, place)
+    for hop in range(own.hops):
+        a, c = (hop, hop + 1) if adjacent else (0, 1)
+        age = range(len(story) - 1, -1, -1)
+        m = [
+            sentence(tables[a], one, place) + times[a][t] for one, t in zip(story, age, strict=True)
+        ]
+        v = [
+            sentence(tables[c], one, place) + times[c][t] for one, t in zip(story, age, strict=True)
+        ]
+        dots = [state @ one for one in m]
+        if own.can_stop:
+            dots, v = [state @ model.stop[hop], *dots], [torch.zeros(WIDTH).double(), *v]
+        p = torch.stack(dots).softmax(0)
+        read = sum(weight * one for weight, one in zip(p, v, strict=True))
+        state = read + (state if adjacent else model.between.weight @ state)
+    output = tables[-1][ANSWERS] if adjacent else model.output.weight
+    return output @ state
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    """Two stories, the second one padded."""
+    padded = [*SHORT, [0] * 4, [0] * 4]
+    return torch.tensor([STORY, padded]), torch.tensor([QUESTION, [*SHORT_QUESTION, 0]])
+
+
+@pytest.mark.parametrize("tying", ["adjacent", "layer-wise"])
+@pytest.mark.parametrize("encoding", ["positions", "bag-of-words"])
+@pytest.mark.parametrize("can_stop", [False, True])
+def test_outputs_and_gradients_are_those_of_the_equations(
+    tying: str, encoding: str, can_stop: bool
+) -> None:
+    model = made(tying=tying, encoding=encoding, can_stop=can_stop, hops=3)
+    ours = model(*batch()).logits
+    theirs = torch.stack(
+        [equations(model, STORY, QUESTION), equations(model, SHORT, SHORT_QUESTION)]
+    )
+    torch.testing.assert_close(ours, theirs)
+    probe = torch.randn(2, 3, dtype=torch.double)
+    leaves = list(model.parameters())
+    got, expected = (torch.autograd.grad((one * probe).sum(), leaves) for one in (ours, theirs))
+    for one, other, (name, _) in zip(got, expected, model.named_parameters(), strict=True):
+        if "table" in name:  # the padding's row is not trained
+            one[0] = other[0] = 0
+        torch.testing.assert_close(one, other)
+
+
+def test_scores_are_those_of_each_hop_and_their_softmax_is_watched() -> None:
+    model = made(hops=2)
+    with watch(model, ["attention"]) as seen:
+        scores = model(*batch()).scores
+    assert scores.shape == (2, 2, 3)
+    for hop, weights in enumerate(seen["attention"]):
+        torch.testing.assert_close(weights[:, 0, 0], scores[:, hop].softmax(-1))
+    assert scores[1, :, 1:].isinf().all()
+
+
+def test_a_linear_start_reads_with_scores_that_are_not_normalized() -> None:
+    model = made(hops=1)
+    story, question = batch()
+    found = model(story, question, linear=True)
+    values = model.encode(model.tables[1], story) + model.times[1](ages((story != 0).any(2)))
+    state = model.encode(model.tables[0], question)
+    scores = found.scores[:, 0].masked_fill(found.scores[:, 0].isinf(), 0)
+    read = (scores.unsqueeze(-1) * values).sum(1)
+    torch.testing.assert_close(found.logits, (state + read) @ model.tables[1].weight[ANSWERS].T)
+
+
+def test_noise_moves_ages_in_training_only() -> None:
+    facts = torch.tensor([[True] * 20, [True] * 5 + [False] * 15])
+    torch.manual_seed(1)
+    drawn = torch.stack([noisy_ages(facts, 0.2) for _ in range(200)])
+    assert (drawn[:, 0].diff(dim=1) < 0).all()  # older facts stay older
+    assert drawn[:, 0].max() == 23  # up to 4 empty facts among 20
+    assert drawn[:, 1, :5].max() == 5
+    assert (drawn[:, 1, 5:] == 0).all()
+    assert not torch.equal(drawn[0], drawn[1])
+    model = made(time_noise=0.5)
+    story, question = batch()
+    torch.testing.assert_close(model(story, question).logits, model(story, question).logits)
+    model.train()
+    several = {tuple(model(story, question).logits[0].tolist()) for _ in range(20)}
+    assert len(several) > 1
+
+
+def test_another_normalizer_reads_few_facts() -> None:
+    model = made(attention={"normalizer": "sparsemax"})
+    with watch(model, ["attention"]) as seen:
+        model(*batch())
+    weights = torch.stack(list(seen["attention"]))
+    assert (weights == 0).any()
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"hops": 0}, "hops"),
+        ({"memory": 0}, "memory"),
+        ({"attention": {"heads": 2}}, "no heads"),
+        ({"time_noise": 2}, "time_noise"),
+    ],
+)
+def test_impossible_settings_are_refused(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        StorySettings.model_validate({"kind": "memory-network", **table})
