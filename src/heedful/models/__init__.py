@@ -18,6 +18,7 @@ from heedful.models import (
     recurrent_encoder,
     recurrent_language,
     recurrent_sequences,
+    story_transformer,
     turing_machine,
 )
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
@@ -57,6 +58,7 @@ MODULES = (
     neural_computer,
     recurrent_sequences,
     memory_network,
+    story_transformer,
 )
 """The modules that register the built-in models."""
 
