@@ -33,11 +33,11 @@ def loop(query: Tensor, key: Tensor, value: Tensor, strength: Tensor) -> Tensor:
     """The recurrence ``W ← W + β (v − W k) kᵀ``, read by ``W q``."""
     W = value.new_zeros(*value.shape[:-2], value.shape[-1], key.shape[-1])
     found = []
-    for t in range(query.shape[-2]):
-        k = key[..., t, :]
-        change = strength[..., t, None] * (value[..., t, :] - (W @ k.unsqueeze(-1)).squeeze(-1))
+    parts = (query.unbind(-2), key.unbind(-2), value.unbind(-2), strength.unbind(-1))
+    for q, k, v, beta in zip(*parts, strict=True):
+        change = beta.unsqueeze(-1) * (v - (W @ k.unsqueeze(-1)).squeeze(-1))
         W = W + change.unsqueeze(-1) * k.unsqueeze(-2)
-        found.append((W @ query[..., t, :].unsqueeze(-1)).squeeze(-1))
+        found.append((W @ q.unsqueeze(-1)).squeeze(-1))
     return torch.stack(found, -2)
 
 

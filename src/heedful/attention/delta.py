@@ -267,11 +267,13 @@ def _chunked(
     solved = torch.linalg.solve_triangular(
         _system(k, beta, total), written, upper=False, unitriangular=True
     )
-    own, by_state = solved.split([v.shape[-1], k.shape[-1]], -1)
-    within, contexts = _products(q, k, total), []
+    # A slice of each chunk in the loop would have a gradient of the size of all chunks.
+    own, by_state = (x.unbind(-3) for x in solved.split([v.shape[-1], k.shape[-1]], -1))
+    within, read_of, after_of = (x.unbind(-3) for x in (_products(q, k, total), read, after))
+    kept_of = None if kept is None else kept.unbind(-3)
+    contexts = []
     for n in range(number):
-        at = (..., n, slice(None), slice(None))
-        u = own[at] - by_state[at] @ S
-        contexts.append(read[at] @ S + within[at] @ u)
-        S = (S if kept is None else kept[at] * S) + after[at].transpose(-2, -1) @ u
+        u = own[n] - by_state[n] @ S
+        contexts.append(read_of[n] @ S + within[n] @ u)
+        S = (S if kept_of is None else kept_of[n] * S) + after_of[n].transpose(-2, -1) @ u
     return torch.stack(contexts, -3).flatten(-3, -2)[..., :length, :], S
