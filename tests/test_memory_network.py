@@ -50,6 +50,7 @@ def equations(model: MemoryNetwork, story: list[list[int]], question: list[int])
     tables = [one.weight for one in model.tables]
     times = [one.weight for one in model.times]
     state = sentence(tables[0] if adjacent else model.question_table.weight, question, place)
+    reads = [state]
     for hop in range(own.hops):
         a, c = (hop, hop + 1) if adjacent else (0, 1)
         age = range(len(story) - 1, -1, -1)
@@ -65,6 +66,10 @@ def equations(model: MemoryNetwork, story: list[list[int]], question: list[int])
         p = torch.stack(dots).softmax(0)
         read = sum(weight * one for weight, one in zip(p, v, strict=True))
         state = read + (state if adjacent else model.between.weight @ state)
+        reads.append(read)
+    if own.readout_size:
+        hidden = model.hidden.weight @ torch.cat(reads) + model.hidden.bias
+        return model.readout.weight @ hidden.clamp(min=0) + model.readout.bias
     output = tables[-1][ANSWERS] if adjacent else model.output.weight
     return output @ state
 
@@ -77,20 +82,21 @@ def batch() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("tying", ["adjacent", "layer-wise"])
 @pytest.mark.parametrize("encoding", ["positions", "bag-of-words"])
-@pytest.mark.parametrize("can_stop", [False, True])
+@pytest.mark.parametrize(("can_stop", "readout_size"), [(False, 0), (True, 0), (True, 7)])
 def test_outputs_and_gradients_are_those_of_the_equations(
-    tying: str, encoding: str, can_stop: bool
+    tying: str, encoding: str, can_stop: bool, readout_size: int
 ) -> None:
-    model = made(tying=tying, encoding=encoding, can_stop=can_stop, hops=3)
+    more = {"can_stop": can_stop, "readout_size": readout_size}
+    model = made(tying=tying, encoding=encoding, hops=3, **more)
     ours = model(*batch()).logits
     theirs = torch.stack(
         [equations(model, STORY, QUESTION), equations(model, SHORT, SHORT_QUESTION)]
     )
     torch.testing.assert_close(ours, theirs)
     probe = torch.randn(2, 3, dtype=torch.double)
-    leaves = list(model.parameters())
+    names, leaves = zip(*model.named_parameters(), strict=True)
     got, expected = (torch.autograd.grad((one * probe).sum(), leaves) for one in (ours, theirs))
-    for one, other, (name, _) in zip(got, expected, model.named_parameters(), strict=True):
+    for one, other, name in zip(got, expected, names, strict=True):
         if "table" in name:  # the padding's row is not trained
             one[0] = other[0] = 0
         torch.testing.assert_close(one, other)

@@ -44,8 +44,12 @@ class MemoryNetworkSettings(StorySettings):
     can_stop: bool = False
     """Whether a hop may read no fact, so that a question can need fewer facts than there are hops
     (the adaptive memory of Weston et al. 2016, "Towards AI-Complete Question Answering")."""
+    readout_size: int = Field(0, ge=0, le=MOST_WIDTH)
+    """Width of a hidden layer that reads the question and what every hop has read, for answers that
+    need a comparison, such as yes and no (the non-linear models of Weston et al. 2016); 0: the
+    answer is a linear function of the last state."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the state."""
+    """Dropout on the state, and on the hidden layer."""
     attention: AttentionSettings = AttentionSettings()
     """Score and normalizer of the hops; by default the dot product and the softmax."""
 
@@ -89,9 +93,13 @@ class MemoryNetwork(StoryModel):
         if not adjacent:
             self.question_table = nn.Embedding(words, width, PAD)
             self.between = nn.Linear(width, width, bias=False)
+        if not adjacent and not settings.readout_size:
             self.output = nn.Linear(width, len(answers), bias=False)
         if settings.can_stop:
             self.stop = nn.Parameter(torch.empty(hops, width))
+        if settings.readout_size:
+            self.hidden = nn.Linear((hops + 1) * width, settings.readout_size)
+            self.readout = nn.Linear(settings.readout_size, len(answers))
         self.encode = TextEncoding(settings.encoding == "positions")
         self.attention, self.drop = settings.build_attention(), Dropout(settings.dropout)
         self.answers: Tensor
@@ -100,6 +108,8 @@ class MemoryNetwork(StoryModel):
 
     def _initialise(self) -> None:
         own = {id(part) for part in self.attention.parameters()}
+        for part in (getattr(self, "hidden", None), getattr(self, "readout", None)):
+            own |= set() if part is None else {id(one) for one in part.parameters()}
         for parameter in self.parameters():
             if id(parameter) not in own:
                 nn.init.normal_(parameter, std=_DEVIATION)
@@ -118,12 +128,25 @@ class MemoryNetwork(StoryModel):
         memories = [self._memory(place, story, age) for place in range(count)]
         asked = self.tables[0] if adjacent else self.question_table
         state, scores = self.encode(asked, question).unsqueeze(1), []  # [B, 1, D]
+        reads = [state]
         for hop in range(own.hops):
             key, value = memories[hop : hop + 2] if adjacent else memories
-            state, found = self._hop(hop, state, key, value, facts, linear)
+            read, found = self._hop(hop, state, key, value, facts, linear)
+            state = self.drop(read + (state if adjacent else self.between(state)))
+            reads.append(read)
             scores.append(found)
-        output = self.tables[-1](self.answers) if adjacent else self.output.weight
-        return StoryOutput(state.squeeze(1) @ output.T, torch.cat(scores, 1))
+        return StoryOutput(self._answer(state.squeeze(1), reads), torch.cat(scores, 1))
+
+    def _answer(self, state: Tensor, reads: list[Tensor]) -> Tensor:
+        """Logits ``[B, C]`` of the last state ``[B, D]``, or of the question and all that was read,
+        ``[B, 1, D]`` each."""
+        if self.settings.readout_size:
+            hidden = torch.relu(self.hidden(torch.cat(reads, -1).squeeze(1)))
+            logits: Tensor = self.readout(self.drop(hidden))
+            return logits
+        adjacent = self.settings.tying == "adjacent"
+        output: Tensor = self.tables[-1](self.answers) if adjacent else self.output.weight
+        return state @ output.T
 
     def _memory(self, place: int, story: Tensor, age: Tensor) -> Tensor:
         """``[B, N, D]``"""
@@ -133,7 +156,7 @@ class MemoryNetwork(StoryModel):
     def _hop(
         self, hop: int, state: Tensor, key: Tensor, value: Tensor, facts: Tensor, linear: bool
     ) -> tuple[Tensor, Tensor]:
-        """The next state ``[B, 1, D]``, and the scores ``[B, 1, N]``."""
+        """What is read ``[B, 1, D]``, and the scores ``[B, 1, N]``."""
         if self.can_stop:
             stop = self.stop[hop].expand(len(key), 1, -1)
             key, value = torch.cat([stop, key], 1), torch.cat([torch.zeros_like(stop), value], 1)
@@ -144,8 +167,7 @@ class MemoryNetwork(StoryModel):
             read = (scores * allowed) @ value
         else:
             read = self.attention(state, key, value, mask=allowed)
-        kept = state if self.settings.tying == "adjacent" else self.between(state)
-        return self.drop(kept + read), scores.masked_fill(~allowed, float("-inf"))
+        return read, scores.masked_fill(~allowed, float("-inf"))
 
     def attention_axes(self) -> dict[str, tuple[str, ...]]:
         """The weights of each hop over the facts."""
