@@ -8,7 +8,7 @@ import pkgutil
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
@@ -30,6 +30,7 @@ from heedful.models import (
     ModelSettings,
     PairSettings,
     SequenceSettings,
+    StorySettings,
     build_encoder,
     build_language_model,
     build_model,
@@ -44,7 +45,10 @@ from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import check_recipe, read_recipe
 from heedful.runs.registry import GROUP
 from heedful.runs.search_space import SearchSpace
+from heedful.runs.settings import FileSettings, LoopSettings
 from heedful.tasks.algorithm.problems import PROBLEMS
+from heedful.tasks.answer.examples import StoryFiles
+from heedful.tasks.answer.recipe import AnswerTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
@@ -357,21 +361,40 @@ def test_every_setting_is_documented_as_it_is(part: str) -> None:
     assert docs == code
 
 
-def algorithm_keys() -> set[str]:
-    """The settings of algorithm recipes that others do not have."""
-    tables = {"data.": PROBLEMS, "model.": registered(SequenceSettings)}
-    rows = (settings(kind, part) for part, kinds in tables.items() for kind in kinds)
-    return {row.key for found in rows for row in found}
+OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
+    "memory": {"data.": PROBLEMS, "model.": registered(SequenceSettings)},
+    "answering": {
+        "data.": [StoryFiles],
+        "model.": registered(StorySettings),
+        "training.": [AnswerTraining],
+    },
+}
+"""Pages with the settings of one task → its tables."""
+SHARED: tuple[type[Settings], ...] = (FileSettings, LoopSettings)
+"""Tables whose settings are described in docs/recipes.md."""
 
 
-def test_settings_of_algorithm_recipes_are_documented() -> None:
-    rows = rows_under(DOCS / "memory.md", "## Settings")
-    assert {name for row in rows for name in row} == algorithm_keys()
+def own_keys(page: str) -> set[str]:
+    """The settings of a task that has a page of its own, without those that many tasks have."""
+    found = set()
+    for part, kinds in OWN_PAGES[page].items():
+        for kind in kinds:
+            base = next((one for one in SHARED if issubclass(kind, one)), None)
+            shared = set() if base is None else {*base.model_fields} - {"choose_by"}
+            found |= {row.key for row in settings(kind, part)} - {part + name for name in shared}
+    return found
+
+
+@pytest.mark.parametrize("page", OWN_PAGES)
+def test_settings_of_tasks_with_a_page_of_their_own_are_documented(page: str) -> None:
+    rows = rows_under(DOCS / f"{page}.md", "## Settings")
+    assert {name for row in rows for name in row} == own_keys(page)
 
 
 def keys() -> set[str]:
     rows = [row for part in MODELS for row in coded(part)]
-    return {row.key.partition(": ")[2] or row.key for row in rows} | algorithm_keys()
+    own = set().union(*map(own_keys, OWN_PAGES))
+    return {row.key.partition(": ")[2] or row.key for row in rows} | own
 
 
 def rows_under(page: Path, heading: str) -> list[list[str]]:

@@ -6,6 +6,7 @@ and the output of the last, never on recurrent connections. Tied embeddings: Pre
 Shapes: B batch, N rows of search, T tokens, E embedding, D width of a state, V vocabulary.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
+from heedful.layers.multiplicative import HyperSizes, MultiplicativeStack
 from heedful.layers.recurrent import Hidden, RecurrentStack
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.registry import LanguageSettings, register_model
@@ -30,7 +32,7 @@ class RecurrentLanguageSettings(LanguageSettings):
     }
     reads_any_length = True
     kind: Literal["recurrent-language-model"] = "recurrent-language-model"
-    cell: Literal["lstm", "gru"] = "lstm"
+    cell: Literal["lstm", "gru", "mlstm", "hyper-lstm"] = "lstm"
     layers: int = Field(2, ge=1, le=MOST_LAYERS)
     hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of a layer's state."""
@@ -38,6 +40,12 @@ class RecurrentLanguageSettings(LanguageSettings):
     """``hidden_size`` by default."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between layers and on the last layer's states."""
+    hyper_size: int = Field(64, ge=1, le=MOST_WIDTH)
+    """Of ``hyper-lstm``: width of the smaller LSTM that scales the gates."""
+    hyper_embedding_size: int = Field(8, ge=1, le=MOST_WIDTH)
+    """Of ``hyper-lstm``: width of the vector from which the scales of a gate are computed."""
+    layer_norm: bool = True
+    """Of ``hyper-lstm``: whether gates and cells are normalized."""
     tied_embeddings: bool = True
     """Whether the output matrix is the token embedding."""
     max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
@@ -83,8 +91,17 @@ class RecurrentLanguageState:
         )
 
 
+def _stack(settings: RecurrentLanguageSettings) -> RecurrentStack | MultiplicativeStack:
+    """The layers."""
+    sizes = (settings.embedding_size, settings.hidden_size, settings.layers)
+    if settings.cell == "lstm" or settings.cell == "gru":
+        return RecurrentStack(settings.cell, *sizes, dropout=settings.dropout)
+    hyper = HyperSizes(settings.hyper_size, settings.hyper_embedding_size, settings.layer_norm)
+    return MultiplicativeStack(settings.cell, *sizes, dropout=settings.dropout, hyper=hyper)
+
+
 class RecurrentLanguageModel(LanguageModel):
-    """LSTM or GRU layers over the tokens so far.
+    """Recurrent layers over the tokens so far.
 
     Args:
         settings: sizes and options.
@@ -103,13 +120,7 @@ class RecurrentLanguageModel(LanguageModel):
         self.max_length = settings.max_length
         self.tokens = token_embedding(vocabulary, settings.embedding_size)
         self.drop = Dropout(settings.dropout)
-        self.recurrent = RecurrentStack(
-            settings.cell,
-            settings.embedding_size,
-            settings.hidden_size,
-            settings.layers,
-            dropout=settings.dropout,
-        )
+        self.recurrent = _stack(settings)
         self.output = None
         if not settings.tied_embeddings:
             self.output = nn.Linear(settings.hidden_size, vocabulary, bias=False)
@@ -117,8 +128,10 @@ class RecurrentLanguageModel(LanguageModel):
 
     def fresh(self, rows: int) -> RecurrentLanguageState:
         """The state before any token: zeros."""
-        parts = 2 if self.settings.cell == "lstm" else 1
         zeros = self.tokens.weight.new_zeros(rows, self.settings.hidden_size)
+        if isinstance(self.recurrent, MultiplicativeStack):
+            return RecurrentLanguageState(self.recurrent.fresh(zeros))
+        parts = 2 if self.settings.cell == "lstm" else 1
         return RecurrentLanguageState(((zeros,) * parts,) * self.settings.layers)
 
     def read(
@@ -151,7 +164,9 @@ class RecurrentLanguageModel(LanguageModel):
     def depth(self, name: str) -> int:
         """0 for the embedding, n + 1 for layer n; the output is one deeper than the last layer."""
         if name.startswith("recurrent"):
-            return int(name.rpartition("_l")[2]) + 1
+            number = re.search(r"layers\.(\d+)|_l(\d+)$", name)
+            assert number is not None
+            return int(number[1] or number[2]) + 1
         return 0 if name.startswith("tokens") else self.settings.layers + 1
 
 
