@@ -31,22 +31,26 @@ def made(**more: Any) -> MemoryNetwork:
     return model.eval()
 
 
-def sentence(table: Tensor, tokens: list[int], by_position: bool) -> Tensor:
-    """Σ_j l_j ∘ A x_j, with l_kj = (1 − j/J) − (k/d) (1 − 2j/J)."""
+def sentence(table: Tensor, tokens: list[int], encode: Any) -> Tensor:
+    """Σ_j l_j ∘ A x_j, with l_kj = (1 − j/J) − (k/d) (1 − 2j/J), trained, or 1."""
     tokens = [one for one in tokens if one]
     total, J = table.new_zeros(WIDTH), len(tokens)
     for j, token in enumerate(tokens, start=1):
         for k in range(1, WIDTH + 1):
-            weight = (1 - j / J) - (k / WIDTH) * (1 - 2 * j / J) if by_position else 1.0
-            own = torch.zeros(WIDTH, dtype=torch.double)
-            own[k - 1] = weight
-            total = total + own * table[token]
+            weight: Any = 1.0
+            if encode.encoding == "positions":
+                weight = (1 - j / J) - (k / WIDTH) * (1 - 2 * j / J)
+            if encode.encoding == "learned":
+                weight = encode.weights[j - 1, k - 1]
+            one = torch.zeros(WIDTH, dtype=torch.double)
+            one[k - 1] = 1
+            total = total + one * weight * table[token, k - 1]
     return total
 
 
 def equations(model: MemoryNetwork, story: list[list[int]], question: list[int]) -> Tensor:
     own = model.settings
-    place, adjacent = own.encoding == "positions", own.tying == "adjacent"
+    place, adjacent = model.encode, own.tying == "adjacent"
     tables = [one.weight for one in model.tables]
     times = [one.weight for one in model.times]
     state = sentence(tables[0] if adjacent else model.question_table.weight, question, place)
@@ -81,7 +85,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("tying", ["adjacent", "layer-wise"])
-@pytest.mark.parametrize("encoding", ["positions", "bag-of-words"])
+@pytest.mark.parametrize("encoding", ["positions", "learned", "bag-of-words"])
 @pytest.mark.parametrize(("can_stop", "readout_size"), [(False, 0), (True, 0), (True, 7)])
 def test_outputs_and_gradients_are_those_of_the_equations(
     tying: str, encoding: str, can_stop: bool, readout_size: int

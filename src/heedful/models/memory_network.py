@@ -24,7 +24,15 @@ from heedful.basics.limits import MOST_LAYERS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.models.registry import StorySettings, register_model
-from heedful.models.stories import StoryModel, StoryOutput, TextEncoding, ages, noisy_ages, told
+from heedful.models.stories import (
+    Encoding,
+    StoryModel,
+    StoryOutput,
+    TextEncoding,
+    ages,
+    noisy_ages,
+    told,
+)
 
 _DEVIATION = 0.1
 
@@ -35,7 +43,7 @@ class MemoryNetworkSettings(StorySettings):
     kind: Literal["memory-network"] = "memory-network"
     hidden_size: int = Field(50, ge=1, le=MOST_WIDTH)
     hops: int = Field(3, ge=1, le=MOST_LAYERS)
-    encoding: Literal["positions", "bag-of-words"] = "positions"
+    encoding: Encoding = "positions"
     """How the embeddings of a text's words are summed (section 4.1)."""
     tying: Literal["adjacent", "layer-wise"] = "adjacent"
     """Which embedding tables are the same (section 2.2)."""
@@ -100,14 +108,14 @@ class MemoryNetwork(StoryModel):
         if settings.readout_size:
             self.hidden = nn.Linear((hops + 1) * width, settings.readout_size)
             self.readout = nn.Linear(settings.readout_size, len(answers))
-        self.encode = TextEncoding(settings.encoding == "positions")
+        self.encode = TextEncoding(settings.encoding, width)
         self.attention, self.drop = settings.build_attention(), Dropout(settings.dropout)
         self.answers: Tensor
         self.register_buffer("answers", torch.tensor(answers, dtype=torch.long), persistent=False)
         self._initialise()
 
     def _initialise(self) -> None:
-        own = {id(part) for part in self.attention.parameters()}
+        own = {id(part) for part in (*self.attention.parameters(), *self.encode.parameters())}
         for part in (getattr(self, "hidden", None), getattr(self, "readout", None)):
             own |= set() if part is None else {id(one) for one in part.parameters()}
         for parameter in self.parameters():

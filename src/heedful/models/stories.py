@@ -4,7 +4,7 @@ Shapes: B stories, N facts of a story, L tokens of a fact, Q tokens of a questio
 C answers.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -111,24 +111,37 @@ def position_weights(lengths: Tensor, longest: int, width: int, dtype: torch.dty
     return (1 - share) - k * (1 - 2 * share)
 
 
+Encoding = Literal["positions", "learned", "bag-of-words"]
+_PLACES = 64
+"""Places with learned weights of their own; later words have those of the last one."""
+
+
 class TextEncoding(nn.Module):
     """A vector for each text: the weighted sum of the embeddings of its words.
 
     Args:
-        by_position: whether the weights are :func:`position_weights`; otherwise all are 1, and the
-            order of the words does not count (bag of words).
+        encoding: ``positions``: the weights are :func:`position_weights`; ``learned``: a trained
+            vector for each place, at first all ones (Henaff et al. 2017, "Tracking the World State
+            with Recurrent Entity Networks", section 2.1); ``bag-of-words``: all are 1, and the
+            order of the words does not count.
+        width: D.
     """
 
-    def __init__(self, by_position: bool) -> None:
+    def __init__(self, encoding: Encoding, width: int) -> None:
         super().__init__()
-        self.by_position = by_position
+        self.encoding = encoding
+        if encoding == "learned":
+            self.weights = nn.Parameter(torch.ones(_PLACES, width))
 
     def forward(self, table: nn.Embedding, tokens: Tensor) -> Tensor:
         """``tokens [.., L]``, padded with PAD, to ``[.., D]``."""
         embedded: Tensor = table(tokens)
         there = (tokens != PAD).unsqueeze(-1)
         embedded = embedded * there
-        if self.by_position:
+        if self.encoding == "learned":
+            places = torch.arange(tokens.shape[-1], device=tokens.device).clamp(max=_PLACES - 1)
+            embedded = embedded * self.weights[places]
+        if self.encoding == "positions":
             longest, width = embedded.shape[-2:]
             lengths = there.sum((-2, -1))
             embedded = embedded * position_weights(lengths, longest, width, embedded.dtype)

@@ -3,10 +3,9 @@
     h = [Σ_j l_j ∘ E x_1j + T(N − 1), …, Σ_j l_j ∘ E x_Nj + T(0), Σ_j l_j ∘ E q_j + b]
     h ← L layers of self-attention;   â = W h_question
 
-The inputs are those of Dehghani et al. 2019, "Universal Transformers", appendix D.1 (facts as sums
-of words), here with the position encoding of Sukhbaatar et al. 2015. Layers may share their
-weights, as in that paper, without its halting. With ``shared_layers`` and one layer this is a
-memory network with one hop whose facts read each other.
+The inputs are those of Dehghani et al. 2019, "Universal Transformers", appendix D.1: facts as sums
+of words with learned weights of their places. Layers may share their weights, as in that paper,
+without its halting.
 Shapes: B stories, N facts, L tokens of a fact, Q tokens of a question, D width, C answers.
 """
 
@@ -23,7 +22,15 @@ from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import BlockOptions, EncoderLayer
 from heedful.models.registry import StorySettings, register_model
-from heedful.models.stories import StoryModel, StoryOutput, TextEncoding, ages, noisy_ages, told
+from heedful.models.stories import (
+    Encoding,
+    StoryModel,
+    StoryOutput,
+    TextEncoding,
+    ages,
+    noisy_ages,
+    told,
+)
 
 _DEVIATION = 0.1
 
@@ -37,6 +44,8 @@ class StoryTransformerSettings(StorySettings):
     """Whether all layers have the same weights."""
     hidden_size: int = Field(128, ge=1, le=MOST_WIDTH)
     ffn_size: int = Field(256, ge=1, le=MOST_WIDTH)
+    encoding: Encoding = "learned"
+    """How the embeddings of a text's words are summed."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on the inputs and on each sublayer's output."""
     time_noise: float = Field(0.1, ge=0, le=1)
@@ -79,7 +88,8 @@ class StoryTransformer(StoryModel):
         longest = settings.memory + -int(-settings.memory * settings.time_noise // 1)
         self.table, self.times = nn.Embedding(words, width, PAD), nn.Embedding(longest, width)
         self.asked = nn.Parameter(torch.empty(width))
-        self.encode, self.drop = TextEncoding(by_position=True), Dropout(settings.dropout)
+        self.encode = TextEncoding(settings.encoding, width)
+        self.drop = Dropout(settings.dropout)
         options = BlockOptions(
             width, settings.ffn_size, settings.dropout, settings.dropout, pre_norm=True
         )
