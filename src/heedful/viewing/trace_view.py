@@ -12,6 +12,8 @@ from heedful.viewing.media_figure import picture_figure, time_figure
 
 _DRAWN = {"image": picture_figure, "time": time_figure}
 """Drawing functions for kinds of axes that are not lists of labels."""
+_MOST_ROWS = 24
+"""A memory of at most so many slots is drawn with a row for each slot, so that texts are readable."""
 
 
 def trace_figure(
@@ -24,6 +26,8 @@ def trace_figure(
     title: str | None = None,
 ) -> Figure:
     """Draw one map of a trace: as a heat-map, over the picture of the keys, or along time.
+
+    The slots of a small memory are rows, with a column for each query.
 
     Args:
         trace: the trace.
@@ -49,6 +53,8 @@ def trace_figure(
     names = [f"head {head + 1}" for head in chosen] if apart else [""]
     if keys.kind in _DRAWN:
         return _DRAWN[keys.kind](weights, queries, keys, title, names)
+    if keys.kind == "slots" and len(queries) < len(keys.labels) <= _MOST_ROWS:
+        return head_figure(weights.mT, keys.labels, queries, title, names=names)
     return head_figure(weights, queries, keys.labels, title, names=names)
 
 

@@ -106,16 +106,25 @@ class Predict {
     this.output.hidden = false;
     const rows = Object.entries(found).map(([name, value]) => [name, formatValue(value)]);
     this.result.replaceChildren(...rows.flatMap(([name, text]) => [
-      element("dt", {}, titleOf(name)), element("dd", { dir: "auto" }, text),
+      element("dt", {}, titleOf(name)), element("dd", { dir: "auto" }, ...text.split("\n").map((line) => element("div", {}, line))),
     ]));
     this.page.announce(rows.map(([name, text]) => `${titleOf(name)}: ${text}`).join("; "));
   }
 }
 
-/** @param {unknown} value */
+/**
+ * A value as text: the entries of a list of objects or lists have a line each, those of other lists a comma between them.
+ * @param {unknown} value
+ * @returns {string}
+ */
 function formatValue(value) {
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : formatSigned(value, 4);
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (!Array.isArray(value)) return Object.values(value).map(formatValue).join(" ");
+  const nested = value.some((one) => typeof one === "object" && one !== null);
+  const parts = value.map((one) => (Array.isArray(one) ? one.map(formatValue).join(" · ") : formatValue(one)));
+  return parts.join(nested ? "\n" : ", ");
 }
 
 /**
