@@ -13,7 +13,7 @@ from heedful.viewing.media_figure import picture_figure, time_figure
 _DRAWN = {"image": picture_figure, "time": time_figure}
 """Drawing functions for kinds of axes that are not lists of labels."""
 _MOST_ROWS = 24
-"""A memory of at most so many slots is drawn with a row for each slot, so that texts are readable."""
+"""A memory of at most so many slots has a row for each slot, so that texts are readable."""
 
 
 def trace_figure(
