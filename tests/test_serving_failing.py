@@ -25,6 +25,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "/api/trace": {"source": "the cat."},
     "/api/attention": {"source": "the cat.", "map": 0, "gradients": True},
     "/api/architecture": {"source": "the cat."},
+    "/api/lens": {"source": "the cat."},
     "/api/equation": {
         "source": "the cat.",
         "module": "encoder.0.self_attention",

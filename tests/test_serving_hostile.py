@@ -43,6 +43,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/api/trace": {"source": "the cat.", "target": "a", "gradients": True},
     "/api/attention": {"source": "the cat.", "map": 0},
     "/api/architecture": {"source": "the cat.", "target": "a"},
+    "/api/lens": {"source": "the cat.", "target": "a"},
     "/api/equation": {
         "source": "the cat.",
         "target": "a",

@@ -26,6 +26,8 @@ from heedful.inference.tracing import (
     END_LABEL,
     Decision,
     Described,
+    Readout,
+    labels_of,
     require_fit,
     trace_model,
 )
@@ -227,10 +229,10 @@ class Generator:
             scores = model.logits(model.states(row))[0].float().log_softmax(1)  # [L, V]
             last = int(scores[-1, END:].argmax()) + END
             decided = [*tokens[1:], last]
-            pairs = zip(decided, vocabulary.pieces(decided), strict=True)
-            labels = [END_LABEL if token == END else piece for token, piece in pairs]
             at = torch.tensor(decided, device=self.device).unsqueeze(1)
-            return Decision(labels, scores.gather(1, at).squeeze(1))
+            return Decision(named(decided), scores.gather(1, at).squeeze(1), tokens=decided)
+
+        named = labels_of(vocabulary)
 
         labels = vocabulary.pieces(tokens)
         if tokens[0] == END:
@@ -247,6 +249,7 @@ class Generator:
             ready(model, self.device, self.products),
             relevance=relevance,
             relevant_from=max(0, before - 1) if written else 0,
+            readout=Readout(model.layer_states(), model.read_layer, named),
         )
 
     def _last_that_fits(self, prompt: str, written: str, begins: bool) -> tuple[str, str, bool]:

@@ -24,7 +24,8 @@ from heedful.data.vocabulary import Vocabulary
 from heedful.inference.axes import Axis
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.observing import Decision as Decision  # plug-ins import it from here
-from heedful.inference.observing import Readout, Run, observed
+from heedful.inference.observing import Readout as Readout
+from heedful.inference.observing import Run, observed
 from heedful.inference.relevance import map_of_calls, rollout, weights_times_gradient
 from heedful.inference.trace import AttentionMap, Trace, make_trace
 from heedful.models.pairs import AlignmentSource, PairModel
@@ -232,7 +233,7 @@ def trace_pair(
     def decide() -> Decision:
         scores = model.teacher_force(*batch)[0].float().log_softmax(1)  # [T, V]
         chosen = scores.gather(1, decided.unsqueeze(1)).squeeze(1)
-        return Decision([*pieces, END_LABEL], chosen)
+        return Decision([*pieces, END_LABEL], chosen, tokens=decided.tolist())
 
     axes = {
         "source": Axis("tokens", [*sides[0].pieces(source), END_LABEL]),
@@ -243,7 +244,25 @@ def trace_pair(
         "target": [-1, *sides[1].word_indices(target)],
     }
     described = Described(title, axes, words)
-    return trace_model(model, decide, described, ready, alignment=alignment, relevance=relevance)
+    return trace_model(
+        model,
+        decide,
+        described,
+        ready,
+        alignment=alignment,
+        relevance=relevance,
+        readout=Readout(model.layer_states(), model.read_layer, labels_of(sides[1])),
+    )
+
+
+def labels_of(vocabulary: Vocabulary) -> Callable[[Sequence[int]], list[str]]:
+    """The labels of tokens, END included."""
+
+    def labels(tokens: Sequence[int]) -> list[str]:
+        pairs = zip(tokens, vocabulary.pieces(tokens), strict=True)
+        return [END_LABEL if token == END else piece for token, piece in pairs]
+
+    return labels
 
 
 def require_fit(what: str, tokens: int, room: int) -> None:

@@ -207,6 +207,12 @@ class Gpt(LanguageModel):
         """
         return self._read(tokens, None)
 
+    def layer_states(self) -> list[str]:
+        return [f"layers.{number}" for number in range(len(self.layers))]
+
+    def read_layer(self, states: Tensor) -> Tensor:
+        return self.logits(self.norm(states))
+
     def _read(self, tokens: Tensor, state: GptState | None) -> Tensor:
         hidden = self._embed(tokens, 0 if state is None else state.length)
         # A single token is the last one and may attend to all others.

@@ -53,6 +53,15 @@ class LanguageModel(nn.Module):
             return logits
         return F.linear(states, self.output_table, self.output_bias)
 
+    def layer_states(self) -> list[str]:
+        """The modules whose outputs ``[B, T, D]`` are the states after each layer, the first one
+        first; empty if the states of a layer cannot be read as those of the last one."""
+        return []
+
+    def read_layer(self, states: Tensor) -> Tensor:
+        """Logits ``[.., V]`` of the next token from the ``states [.., D]`` of any layer."""
+        return self.logits(states)
+
     def start(self, prompts: Tensor) -> State:
         """The state after all but the last token of ``prompts [B, T]``, T at least 1.
 

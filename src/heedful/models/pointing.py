@@ -103,6 +103,9 @@ class PointingTransformer(Transformer):
         keys, allowed, _ = self._parts(source, encoded, mask)
         return self.pointing.read(states, keys, allowed)
 
+    def layer_states(self) -> list[str]:
+        return []  # the output also depends on the source
+
     def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
         logs = self._read(source, target_in)
         tokens = source.tokens.unsqueeze(1).expand_as(logs)

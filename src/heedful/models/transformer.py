@@ -254,6 +254,12 @@ class Transformer(PairModel):
     def states(self, source: Source, target_in: Tensor) -> Tensor:
         return self.decode(*self.read_source(source), target_in)
 
+    def layer_states(self) -> list[str]:
+        return [f"decoder.{number}" for number in range(len(self.decoder))]
+
+    def read_layer(self, states: Tensor) -> Tensor:
+        return self.logits(self.decoder_norm(states))
+
     def decode(self, encoded: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
         """The states ``[B, T, D]`` that predict each next token, from :meth:`read_source`."""
         memories = self.memories(encoded)

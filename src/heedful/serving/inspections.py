@@ -15,6 +15,7 @@ from starlette.responses import Response
 from heedful.inference import Trace
 from heedful.inference.architecture import architecture_of
 from heedful.inference.equation import Equation, equation_of
+from heedful.inference.lens import lens_of
 from heedful.serving.errors import RefusedError
 from heedful.serving.handling import RequestHandler
 from heedful.serving.openapi import request_body, response_schemas
@@ -28,7 +29,7 @@ from heedful.serving.traces import (
     trace_key,
     trace_request,
 )
-from heedful.viewing.inspection_encoding import architecture_json, equation_json
+from heedful.viewing.inspection_encoding import architecture_json, equation_json, lens_json
 
 _MAX_EQUATIONS = 8
 _MAX_BYTES = 128 << 20
@@ -41,6 +42,7 @@ def routes(handler: RequestHandler) -> APIRouter:
     equations = _Equations(handler)
     anything = response_schemas(dict[str, Any])
     of_model = trace_request("ArchitectureRequest", "``POST /api/architecture``.")
+    of_lens = trace_request("LensRequest", "``POST /api/lens``.")
     of_row: Any = trace_request(
         "EquationRequest", "``POST /api/equation``.", module=_MODULE, head=NUMBER, row=NUMBER
     )
@@ -51,6 +53,14 @@ def routes(handler: RequestHandler) -> APIRouter:
         body = check_fields(of_model, await handler.fields(request, strings=False))
         trace = _tracer(handler, _key(handler, body))
         job = handler.run(request, lambda: json_bytes(architecture_json(architecture_of(trace))))
+        return await compressed_response(request, await handler.wait(request, job))
+
+    @router.post("/lens", openapi_extra=request_body(of_lens), responses=anything)
+    async def lens(request: Request) -> Response:
+        """What each layer of a model would predict: the logit lens."""
+        body = check_fields(of_lens, await handler.fields(request, strings=False))
+        trace = _tracer(handler, _key(handler, body))
+        job = handler.run(request, lambda: json_bytes(lens_json(lens_of(trace))))
         return await compressed_response(request, await handler.wait(request, job))
 
     @router.post("/equation", openapi_extra=request_body(of_row), responses=anything)

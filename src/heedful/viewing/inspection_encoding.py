@@ -7,6 +7,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.inference.architecture import Architecture, Stage
 from heedful.inference.equation import Equation
+from heedful.inference.lens import Lens
 
 MOST_NUMBERS = 1 << 18
 """Maximum of numbers in the keys and values of an equation."""
@@ -69,6 +70,15 @@ def equation_json(found: Equation, head: int, query: int) -> dict[str, Any]:
         "weights": _numbers(row.weights),
         "context": _numbers(row.context),
         "added_context": _numbers(row.added_context),
+    }
+
+
+def lens_json(found: Lens) -> dict[str, Any]:
+    """What each layer would predict in the place of each decision."""
+    return {
+        "layers": found.layers,
+        "decided": found.decided,
+        "predictions": [[one._asdict() for one in row] for row in found.predictions],
     }
 
 

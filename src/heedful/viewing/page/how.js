@@ -5,6 +5,7 @@ import { EXAMPLE_COMPONENTS, EXAMPLE_WORDS, exampleRow } from "./equation_exampl
 import { element, messageOf, radioGroup, selectField, setOptions } from "./elements.js";
 import { Flow } from "./how_flow.js";
 import { glossaryLine } from "./glossary.js";
+import { LensView } from "./how_lens.js";
 import { groupsOf, layerName } from "./overview.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -29,6 +30,7 @@ class HowItWorks {
     this.asked = 0;
     this.flow = new Flow((map, head) => this.choose(map, head));
     this.equation = new EquationView(page, () => undefined);
+    this.lens = new LensView();
     this.mapField = selectField("Attention", [], "", (value) => this.choose(Number(value), 0));
     this.headField = selectField("Head", [], "", (value) => this.choose(this.map, Number(value)));
     this.queryField = selectField("Query", [], "", (value) => this.setQuery(Number(value)));
@@ -39,7 +41,7 @@ class HowItWorks {
       "div", { class: "heed-panel heed-how" },
       element("div", { class: "heed-tools" }, this.sources), this.notice, this.flow.body,
       element("div", { class: "heed-tools" }, this.mapField.field, this.headField.field, this.queryField.field),
-      this.about, this.equation.body, glossaryLine(["head", "cross-attention"]),
+      this.about, this.equation.body, this.lens.body, glossaryLine(["head", "cross-attention"]),
     );
     page.onTheme(() => this.equation.update());
   }
@@ -59,11 +61,23 @@ class HowItWorks {
       const architecture = await this.page.provider.architecture(plain(subject));
       if (subject !== this.page.session.subject || this.wantsExample) return;
       this.setTrace(trace, architecture);
+      this.showLens(subject);
     } catch (error) {
       if (subject !== this.page.session.subject) return;
       this.trace = null;
       this.showExample(messageOf(error));
     }
+  }
+
+  /**
+   * The predictions of the layers, for models that write.
+   * @param {import("./session.js").Subject} subject
+   */
+  async showLens(subject) {
+    this.lens.show(null);
+    if ((this.trace?.summary.decided.length ?? 0) < 2) return;
+    const lens = await this.page.provider.lens(plain(subject)).catch(() => null); // other models have no such layers
+    if (subject === this.page.session.subject && !this.wantsExample) this.lens.show(lens);
   }
 
   get wantsExample() {
@@ -92,6 +106,7 @@ class HowItWorks {
   /** @param {string} reason why the example is shown; empty if the user chose it */
   showExample(reason) {
     this.notice.textContent = reason;
+    this.lens.show(null);
     this.flow.body.hidden = this.mapField.field.hidden = this.headField.field.hidden = true;
     this.equation.body.hidden = this.queryField.field.hidden = false;
     this.about.textContent = ABOUT_EXAMPLE;
@@ -107,7 +122,8 @@ class HowItWorks {
     const before = this.trace?.summary.maps[this.map]?.name;
     this.trace = trace;
     this.architecture = architecture;
-    const predicts = trace.summary.decided.length > 1 ? "Probabilities of each next token" : `Decision: ${labels?.[0] ?? ""}`;
+    const writes = maps.some((facts) => facts.written) || trace.summary.decided.length > 1 && trace.summary.kinds.text;
+    const predicts = writes ? "Probabilities of each next token" : trace.summary.decided.length > 1 ? "Outputs" : `Decision: ${labels?.[0] ?? ""}`;
     this.flow.body.hidden = false;
     this.flow.show(architecture, maps, predicts);
     for (const { field } of [this.mapField, this.headField, this.queryField]) field.hidden = !weights.length;

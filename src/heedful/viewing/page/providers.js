@@ -112,6 +112,7 @@ export function serverProvider(base) {
     faithfulness: async (body, signal) => (await post("faithfulness", body, signal)).json(),
     architecture: async (body, signal) => (await post("architecture", body, signal)).json(),
     equation: async (body, signal) => (await post("equation", body, signal)).json(),
+    lens: async (body, signal) => (await post("lens", body, signal)).json(),
   };
 }
 
@@ -168,6 +169,7 @@ export function embeddedProvider(data) {
     faithfulness: unavailable,
     architecture: unavailable,
     equation: unavailable,
+    lens: unavailable,
     trace: async (body) => find(body).summary,
     attention: async (body) => inflate(fromBase64(find(body).maps[/** @type {any} */ (body).map])),
   };

@@ -230,6 +230,16 @@
  * @property {number[]} added_context
  */
 
+/** @typedef {{labels: string[], probabilities: number[], rank: number, probability: number}} LayerPrediction */
+
+/**
+ * What each layer of a model would predict in the place of each decision.
+ * @typedef {object} Lens
+ * @property {string[]} layers module names, the first layer first
+ * @property {string[]} decided
+ * @property {LayerPrediction[][]} predictions for each layer and each decision
+ */
+
 /**
  * A data source of the page: a server, or embedded data.
  * @typedef {object} Provider
@@ -249,6 +259,7 @@
  * @property {(body: object, signal?: AbortSignal) => Promise<Faithfulness>} faithfulness
  * @property {(body: object, signal?: AbortSignal) => Promise<Architecture>} architecture
  * @property {(body: object, signal?: AbortSignal) => Promise<EquationRow>} equation
+ * @property {(body: object, signal?: AbortSignal) => Promise<Lens>} lens
  */
 
 /**
