@@ -18,6 +18,7 @@ from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.serving import Served, make_application
+from heedful.viewing.labels import token_labels
 from language_help import ByteVocabulary
 from serving_help import TOKENISERS, VOCABULARY, running
 from test_serving_readers import TAGGER
@@ -131,10 +132,10 @@ def test_the_server_returns_the_same() -> None:
         given = {"model": "one", "source": SOURCE, "target": TARGET}
         found = client.post("/api/lens", json=given).json()
         refused = client.post("/api/lens", json={"model": "tags", "source": "a cat"})
-    assert (found["layers"], found["decided"]) == (right.layers, right.decided)
+    assert (found["layers"], found["decided"]) == (right.layers, token_labels(right.decided))
     for row, mine in zip(found["predictions"], right.predictions, strict=True):
         for given, own in zip(row, mine, strict=True):
-            assert (given["labels"], given["rank"]) == (own.labels, own.rank)
+            assert (given["labels"], given["rank"]) == (token_labels(own.labels), own.rank)
             assert given["probability"] == pytest.approx(own.probability)
     assert refused.status_code == 400
     assert "logit lens" in refused.json()["error"]

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from heedful.inference.equation import EquationRow, equation_of
+from heedful.inference.lens import lens_of
 from heedful.serving import Served, make_application
+from heedful.viewing.labels import token_labels
 from heedful.viewing.page import export_html
 from page_help import browser, needs_browser, opened, pair_trace
 from serving_help import running, translator
@@ -150,3 +152,22 @@ def test_walking_through_the_steps_by_keyboard(chromium: Any, address: str) -> N
         it.page.keyboard.press("End")
         it.page.wait_for_timeout(400)
         assert it.page.eval_on_selector(cells.format("normalise"), faint) == "1"
+
+
+def test_what_each_layer_would_predict(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        target = typed(it)
+        it.page.wait_for_selector(".heed-lens tbody td")
+        right = lens_of(lambda: translator().trace(TEXT, target))
+        rows = it.page.locator(".heed-lens tbody tr")
+        assert rows.count() == len(right.layers)
+        head = it.page.locator(".heed-lens thead th").all_inner_texts()
+        assert head == token_labels(right.decided)[: len(head)]
+        cells = rows.first.locator("td")
+        for place, one in enumerate(right.predictions[-1][: len(head)]):
+            label, rank = str(cells.nth(place).inner_text()).split("\n")
+            assert (label.strip(), int(rank)) == (token_labels(one.labels)[0].strip(), one.rank)
+        cells.nth(1).focus()
+        said = str(it.page.inner_text(".heed-lens-section .heed-readout"))
+        assert said.startswith("Layer 1, in the place of")
+        assert f"rank {right.predictions[-1][1].rank}" in said

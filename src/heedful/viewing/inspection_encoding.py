@@ -8,6 +8,7 @@ from heedful.basics.errors import UserError
 from heedful.inference.architecture import Architecture, Stage
 from heedful.inference.equation import Equation
 from heedful.inference.lens import Lens
+from heedful.viewing.labels import token_labels
 
 MOST_NUMBERS = 1 << 18
 """Maximum of numbers in the keys and values of an equation."""
@@ -77,8 +78,11 @@ def lens_json(found: Lens) -> dict[str, Any]:
     """What each layer would predict in the place of each decision."""
     return {
         "layers": found.layers,
-        "decided": found.decided,
-        "predictions": [[one._asdict() for one in row] for row in found.predictions],
+        "decided": token_labels(found.decided),
+        "predictions": [
+            [{**one._asdict(), "labels": token_labels(one.labels)} for one in row]
+            for row in found.predictions
+        ],
     }
 
 
