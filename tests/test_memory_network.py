@@ -54,7 +54,7 @@ def equations(model: MemoryNetwork, story: list[list[int]], question: list[int])
     tables = [one.weight for one in model.tables]
     times = [one.weight for one in model.times]
     state = sentence(tables[0] if adjacent else model.question_table.weight, question, place)
-    reads = [state]
+    reads, p = [state], torch.empty(0)
     for hop in range(own.hops):
         a, c = (hop, hop + 1) if adjacent else (0, 1)
         age = range(len(story) - 1, -1, -1)
@@ -65,6 +65,11 @@ def equations(model: MemoryNetwork, story: list[list[int]], question: list[int])
             sentence(tables[c], one, place) + times[c][t] for one, t in zip(story, age, strict=True)
         ]
         dots = [state @ one for one in m]
+        if own.relative_time and hop:
+            R, old = own.relative_time, p[1:] if own.can_stop else p
+            for i, t in enumerate(age):
+                for weight, u in zip(old, age, strict=True):
+                    dots[i] = dots[i] + weight * model.relative[hop, max(-R, min(R, u - t)) + R]
         if own.can_stop:
             dots, v = [state @ model.stop[hop], *dots], [torch.zeros(WIDTH).double(), *v]
         p = torch.stack(dots).softmax(0)
@@ -86,11 +91,18 @@ def batch() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("tying", ["adjacent", "layer-wise"])
 @pytest.mark.parametrize("encoding", ["positions", "learned", "bag-of-words"])
-@pytest.mark.parametrize(("can_stop", "readout_size"), [(False, 0), (True, 0), (True, 7)])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"can_stop": True},
+        {"relative_time": 1},
+        {"can_stop": True, "relative_time": 2, "readout_size": 7},
+    ],
+)
 def test_outputs_and_gradients_are_those_of_the_equations(
-    tying: str, encoding: str, can_stop: bool, readout_size: int
+    tying: str, encoding: str, more: dict[str, Any]
 ) -> None:
-    more = {"can_stop": can_stop, "readout_size": readout_size}
     model = made(tying=tying, encoding=encoding, hops=3, **more)
     ours = model(*batch()).logits
     theirs = torch.stack(

@@ -11,16 +11,17 @@ Shapes: B stories, N facts, L tokens of a fact, Q tokens of a question, D width,
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.attention import Attention
 from heedful.attention.scores import Dot
 from heedful.attention.settings import AttentionSettings
-from heedful.basics.limits import MOST_LAYERS, MOST_WIDTH
+from heedful.basics.limits import MOST_FACTS, MOST_LAYERS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.models.registry import StorySettings, register_model
@@ -52,6 +53,9 @@ class MemoryNetworkSettings(StorySettings):
     can_stop: bool = False
     """Whether a hop may read no fact, so that a question can need fewer facts than there are hops
     (the adaptive memory of Weston et al. 2016, "Towards AI-Complete Question Answering")."""
+    relative_time: int = Field(0, ge=0, le=MOST_FACTS)
+    """Reach R of what a hop knows about time: the score of a fact gets a trained number for how many
+    facts before or after the previous hop's it was told, cut off at R. Not in the paper; 0: none."""
     readout_size: int = Field(0, ge=0, le=MOST_WIDTH)
     """Width of a hidden layer that reads the question and what every hop has read, for answers that
     need a comparison, such as yes and no (the non-linear models of Weston et al. 2016); 0: the
@@ -71,6 +75,19 @@ class MemoryNetworkSettings(StorySettings):
         """The attention of all hops."""
         chosen = self.attention.over(AttentionSettings(score=Dot.Settings()))
         return chosen.build_one(self.hidden_size, self.hidden_size, max_length=self.memory + 1)
+
+
+class Facts(NamedTuple):
+    """The facts as a hop sees them."""
+
+    key: Tensor
+    """``[B, N, D]``"""
+    value: Tensor
+    """``[B, N, D]``"""
+    told: Tensor
+    """Which are not padding ``[B, N]``."""
+    added: Tensor | None
+    """Added to the scores ``[B, 1, N]``."""
 
 
 class MemoryNetwork(StoryModel):
@@ -105,6 +122,8 @@ class MemoryNetwork(StoryModel):
             self.output = nn.Linear(width, len(answers), bias=False)
         if settings.can_stop:
             self.stop = nn.Parameter(torch.empty(hops, width))
+        if settings.relative_time:
+            self.relative = nn.Parameter(torch.zeros(hops, 2 * settings.relative_time + 1))
         if settings.readout_size:
             self.hidden = nn.Linear((hops + 1) * width, settings.readout_size)
             self.readout = nn.Linear(settings.readout_size, len(answers))
@@ -136,10 +155,13 @@ class MemoryNetwork(StoryModel):
         memories = [self._memory(place, story, age) for place in range(count)]
         asked = self.tables[0] if adjacent else self.question_table
         state, scores = self.encode(asked, question).unsqueeze(1), []  # [B, 1, D]
-        reads = [state]
+        reads, before = [state], None
         for hop in range(own.hops):
             key, value = memories[hop : hop + 2] if adjacent else memories
-            read, found = self._hop(hop, state, key, value, facts, linear)
+            added = self._from_time(hop, before, age)
+            read, found = self._hop(hop, state, Facts(key, value, facts, added), linear)
+            if own.relative_time:
+                before = self.attention.normalize(found, found.isfinite())
             state = self.drop(read + (state if adjacent else self.between(state)))
             reads.append(read)
             scores.append(found)
@@ -161,20 +183,31 @@ class MemoryNetwork(StoryModel):
         found: Tensor = self.encode(self.tables[place], story) + self.times[place](age)
         return found
 
-    def _hop(
-        self, hop: int, state: Tensor, key: Tensor, value: Tensor, facts: Tensor, linear: bool
-    ) -> tuple[Tensor, Tensor]:
+    def _from_time(self, hop: int, before: Tensor | None, age: Tensor) -> Tensor | None:
+        """What is added to the scores ``[B, 1, N]``: Σ_j p_j r(age_j − age_i), with the weights p of
+        the hop before ``[B, 1, N]``; None for the first hop."""
+        if before is None:
+            return None
+        reach, weights = self.settings.relative_time, before[..., int(self.can_stop) :]
+        distance = (age.unsqueeze(1) - age.unsqueeze(2)).clamp(-reach, reach) + reach  # [B, i, j]
+        return (self.relative[hop][distance] @ weights.mT).mT
+
+    def _hop(self, hop: int, state: Tensor, given: "Facts", linear: bool) -> tuple[Tensor, Tensor]:
         """What is read ``[B, 1, D]``, and the scores ``[B, 1, N]``."""
+        key, value, facts, added = given
         if self.can_stop:
             stop = self.stop[hop].expand(len(key), 1, -1)
             key, value = torch.cat([stop, key], 1), torch.cat([torch.zeros_like(stop), value], 1)
             facts = torch.cat([torch.ones_like(facts[:, :1]), facts], 1)
+            added = None if added is None else F.pad(added, (1, 0))
         allowed = facts.unsqueeze(1)
         scores: Tensor = self.attention.score(state, key)
-        if linear:
-            read = (scores * allowed) @ value
-        else:
-            read = self.attention(state, key, value, mask=allowed)
+        mask = allowed
+        if added is not None:
+            scores, mask = scores + added, added.masked_fill(~allowed, float("-inf"))
+        read = (
+            (scores * allowed) @ value if linear else self.attention(state, key, value, mask=mask)
+        )
         return read, scores.masked_fill(~allowed, float("-inf"))
 
     def attention_axes(self) -> dict[str, tuple[str, ...]]:
