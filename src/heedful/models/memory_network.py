@@ -54,8 +54,9 @@ class MemoryNetworkSettings(StorySettings):
     """Whether a hop may read no fact, so that a question can need fewer facts than there are hops
     (the adaptive memory of Weston et al. 2016, "Towards AI-Complete Question Answering")."""
     relative_time: int = Field(0, ge=0, le=MOST_FACTS)
-    """Reach R of what a hop knows about time: the score of a fact gets a trained number for how many
-    facts before or after the previous hop's it was told, cut off at R. Not in the paper; 0: none."""
+    """Reach R of what a hop knows about time: a trained number is added to the score of a fact, for
+    how many facts before or after that of the previous hop it was told, cut off at R. Not in the
+    paper; 0: none."""
     readout_size: int = Field(0, ge=0, le=MOST_WIDTH)
     """Width of a hidden layer that reads the question and what every hop has read, for answers that
     need a comparison, such as yes and no (the non-linear models of Weston et al. 2016); 0: the
@@ -184,8 +185,8 @@ class MemoryNetwork(StoryModel):
         return found
 
     def _from_time(self, hop: int, before: Tensor | None, age: Tensor) -> Tensor | None:
-        """What is added to the scores ``[B, 1, N]``: Σ_j p_j r(age_j − age_i), with the weights p of
-        the hop before ``[B, 1, N]``; None for the first hop."""
+        """What is added to the scores ``[B, 1, N]``: Σ_j p_j r(age_j − age_i), with the weights p
+        of the hop before ``[B, 1, N]``; None for the first hop."""
         if before is None:
             return None
         reach, weights = self.settings.relative_time, before[..., int(self.can_stop) :]
