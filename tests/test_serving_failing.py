@@ -164,8 +164,11 @@ def test_a_client_that_leaves_holds_up_nobody(path: str) -> None:
     other = translator(seed=2)
     served = [Served("one", model, "en", "de"), Served("two", other, "en", "fr")]
     with serving(*served) as client:
-        with pytest.raises(httpx.ReadTimeout):
-            client.post(path, json={**ALONE[path], "model": "one"}, timeout=1)
+        for seconds in (1, 4):  # on a busy machine, a client may leave before its turn
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(path, json={**ALONE[path], "model": "one"}, timeout=seconds)
+            if steps.began.is_set():
+                break
         assert steps.began.is_set()
         given = {"q": "the cat.", "source": "en", "target": "fr"}
         second = later(lambda: client.post("/translate", json=given))
