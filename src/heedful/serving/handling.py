@@ -219,8 +219,8 @@ class RequestHandler:
             raise http_error(error) from None
         finally:
             disconnected.cancel()
-            for answer in answers:
-                answer.cancel()
+            for future in futures:  # at once: an answer's own cancellation waits for the event loop
+                future.cancel()
 
     def timed_out(self) -> RefusedError:
         """The error of a request that reached the time limit."""
