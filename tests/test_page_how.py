@@ -10,6 +10,7 @@ import torch
 
 from heedful.inference.equation import EquationRow, equation_of
 from heedful.inference.lens import lens_of
+from heedful.inference.removal import effect_of_heads
 from heedful.serving import Served, make_application
 from heedful.viewing.labels import token_labels
 from heedful.viewing.page import export_html
@@ -171,3 +172,30 @@ def test_what_each_layer_would_predict(chromium: Any, address: str) -> None:
         said = str(it.page.inner_text(".heed-lens-section .heed-readout"))
         assert said.startswith("Layer 1, in the place of")
         assert f"rank {right.predictions[-1][1].rank}" in said
+
+
+def test_a_head_is_removed_by_a_click(chromium: Any, address: str) -> None:
+    one, name = translator(), "decoder.0.cross_attention"
+    with opened(chromium, address) as it:
+        it.page.fill("textarea", TEXT)
+        it.page.wait_for_selector(".heed-target .heed-word")
+        target = str(it.page.inner_text(".heed-target"))
+        it.tab("heads")
+        it.page.wait_for_selector(".heed-removal button")
+        it.page.check("text=Select several heads")
+        it.page.click("text=Whole layer")
+        count = one.model.get_submodule(name).heads
+        assert it.page.inner_text(".heed-removal button") == f"Remove these {count} heads"
+        it.page.click(".heed-removal button")
+        it.page.wait_for_selector(".heed-removal-result p")
+        heads = [(name, head) for head in range(count)]
+        right = effect_of_heads(lambda: one.trace(TEXT, target), heads)
+        text = it.page.inner_text(".heed-removal-result").replace("\u2212", "-")
+        assert f"{sum(right.before):.2f} → {sum(right.after):.2f}" in text
+        changes = it.page.locator(".heed-removal-result p:last-child bdi")
+        assert changes.count() == len(right.decided)
+        fell = [after < before for before, after in zip(right.before, right.after, strict=True)]
+        kinds = changes.evaluate_all("all => all.map((one) => one.className == 'heed-fell')")
+        assert kinds == fell
+        it.page.click(".heed-all-heads canvas >> nth=0")  # another selection: the result is gone
+        assert it.page.locator(".heed-removal-result p").count() == 0

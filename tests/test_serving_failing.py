@@ -26,6 +26,10 @@ ALONE: dict[str, dict[str, Any]] = {
     "/api/attention": {"source": "the cat.", "map": 0, "gradients": True},
     "/api/architecture": {"source": "the cat."},
     "/api/lens": {"source": "the cat."},
+    "/api/removal": {
+        "source": "the cat.",
+        "heads": [{"module": "encoder.0.self_attention", "head": 0}],
+    },
     "/api/equation": {
         "source": "the cat.",
         "module": "encoder.0.self_attention",

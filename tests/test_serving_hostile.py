@@ -44,6 +44,12 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/api/attention": {"source": "the cat.", "map": 0},
     "/api/architecture": {"source": "the cat.", "target": "a"},
     "/api/lens": {"source": "the cat.", "target": "a"},
+    "/api/removal": {
+        "source": "the cat.",
+        "target": "a",
+        "heads": [{"module": "decoder.0.self_attention", "head": 0}],
+        "search": True,
+    },
     "/api/equation": {
         "source": "the cat.",
         "target": "a",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,6 +16,7 @@ from heedful.inference import Trace
 from heedful.inference.architecture import architecture_of
 from heedful.inference.equation import Equation, equation_of
 from heedful.inference.lens import lens_of
+from heedful.inference.removal import effect_of_heads
 from heedful.serving.errors import RefusedError
 from heedful.serving.handling import RequestHandler
 from heedful.serving.openapi import request_body, response_schemas
@@ -29,11 +30,29 @@ from heedful.serving.traces import (
     trace_key,
     trace_request,
 )
-from heedful.viewing.inspection_encoding import architecture_json, equation_json, lens_json
+from heedful.viewing.inspection_encoding import (
+    architecture_json,
+    equation_json,
+    lens_json,
+    removal_json,
+)
 
 _MAX_EQUATIONS = 8
 _MAX_BYTES = 128 << 20
-_MODULE: Any = (Annotated[StrictStr, Field(max_length=300)], ...)
+_Name = Annotated[StrictStr, Field(max_length=300)]
+_MODULE: Any = (_Name, ...)
+
+
+class Head(BaseModel):
+    """A head of an attention module."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    module: _Name
+    head: Annotated[StrictInt, Field(ge=0)]
+
+
+_HEADS: Any = (Annotated[list[Head], Field(min_length=1, max_length=4096)], ...)
 
 
 def routes(handler: RequestHandler) -> APIRouter:
@@ -43,6 +62,9 @@ def routes(handler: RequestHandler) -> APIRouter:
     anything = response_schemas(dict[str, Any])
     of_model = trace_request("ArchitectureRequest", "``POST /api/architecture``.")
     of_lens = trace_request("LensRequest", "``POST /api/lens``.")
+    of_removal: Any = trace_request(
+        "RemovalRequest", "``POST /api/removal``.", heads=_HEADS, search=(StrictBool, False)
+    )
     of_row: Any = trace_request(
         "EquationRequest", "``POST /api/equation``.", module=_MODULE, head=NUMBER, row=NUMBER
     )
@@ -61,6 +83,19 @@ def routes(handler: RequestHandler) -> APIRouter:
         body = check_fields(of_lens, await handler.fields(request, strings=False))
         trace = _tracer(handler, _key(handler, body))
         job = handler.run(request, lambda: json_bytes(lens_json(lens_of(trace))))
+        return await compressed_response(request, await handler.wait(request, job))
+
+    @router.post("/removal", openapi_extra=request_body(of_removal), responses=anything)
+    async def removal(request: Request) -> Response:
+        """The decisions of a model with and without some heads."""
+        body = check_fields(of_removal, await handler.fields(request, strings=False))
+        key = _key(handler, body)
+        trace = _tracer(handler, key)
+        search = _tracer(handler, key._replace(target=None)) if body.search else trace
+        heads = [(one.module, one.head) for one in body.heads]
+        job = handler.run(
+            request, lambda: json_bytes(removal_json(effect_of_heads(trace, heads, search)))
+        )
         return await compressed_response(request, await handler.wait(request, job))
 
     @router.post("/equation", openapi_extra=request_body(of_row), responses=anything)

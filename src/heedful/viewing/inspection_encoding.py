@@ -8,6 +8,7 @@ from heedful.basics.errors import UserError
 from heedful.inference.architecture import Architecture, Stage
 from heedful.inference.equation import Equation
 from heedful.inference.lens import Lens
+from heedful.inference.removal import Removal
 from heedful.viewing.labels import token_labels
 
 MOST_NUMBERS = 1 << 18
@@ -84,6 +85,12 @@ def lens_json(found: Lens) -> dict[str, Any]:
             for row in found.predictions
         ],
     }
+
+
+def removal_json(found: Removal) -> dict[str, Any]:
+    """The decisions with and without some heads."""
+    labels = {name: token_labels(getattr(found, name)) for name in ("decided", "decided_without")}
+    return {**found._asdict(), **labels}
 
 
 def _numbers(tensor: Tensor) -> Any:

@@ -105,6 +105,16 @@ export function warnings(result) {
  */
 export function differences(text, other) {
   const [own, others] = [text, other].map((one) => splitWords(one).map(({ word }) => word));
+  return differing(own, others);
+}
+
+/**
+ * The entries of a list that are not in the longest common subsequence with another list.
+ * @param {string[]} own
+ * @param {string[]} others
+ * @returns {boolean[]} for each entry of `own`, whether it differs
+ */
+export function differing(own, others) {
   const lengths = Array.from({ length: own.length + 1 }, () => new Uint16Array(others.length + 1));
   for (let i = own.length - 1; i >= 0; i--) {
     for (let j = others.length - 1; j >= 0; j--) {

@@ -7,6 +7,7 @@ import { glossaryLine } from "./glossary.js";
 import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_svg.js";
 import { patternList, patternText } from "./head_patterns.js";
+import { HeadRemoval } from "./head_removal.js";
 import { isCausal } from "./masked_cells.js";
 import { sliceRows } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
@@ -56,6 +57,7 @@ class Heads {
     this.lines = new LinesView(page);
     this.queryWeights = new QueryWeightsView(page);
     this.steps = new StepChooser(() => this.drawChosen());
+    this.removal = new HeadRemoval(page);
     this.notice = element("p", { class: "heed-notice", role: "status" });
     this.heading = element("h3", { class: "heed-picture-title" });
     this.scale = element("div");
@@ -108,7 +110,7 @@ class Heads {
         exportButtons(() => this.printPicture(), () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
       ),
       this.heading, this.legend, this.steps.body, this.scale, this.matrix.body, this.multiples.body, this.lines.body,
-      this.queryWeights.body,
+      this.queryWeights.body, this.removal.body,
     );
   }
 
@@ -303,6 +305,7 @@ class Heads {
       return;
     }
     this.drawLegend(chosen);
+    this.removal.of(trace, all, this.namesOf(all));
     const single = this.picture.layers.length === 1;
     this.matrix.body.hidden = this.mode !== "matrix" || !single;
     this.multiples.body.hidden = this.mode !== "matrix" || single;

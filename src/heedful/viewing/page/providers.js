@@ -112,6 +112,7 @@ export function serverProvider(base) {
     faithfulness: async (body, signal) => (await post("faithfulness", body, signal)).json(),
     architecture: async (body, signal) => (await post("architecture", body, signal)).json(),
     equation: async (body, signal) => (await post("equation", body, signal)).json(),
+    removal: async (body, signal) => (await post("removal", body, signal)).json(),
     lens: async (body, signal) => (await post("lens", body, signal)).json(),
   };
 }
@@ -170,6 +171,7 @@ export function embeddedProvider(data) {
     architecture: unavailable,
     equation: unavailable,
     lens: unavailable,
+    removal: unavailable,
     trace: async (body) => find(body).summary,
     attention: async (body) => inflate(fromBase64(find(body).maps[/** @type {any} */ (body).map])),
   };

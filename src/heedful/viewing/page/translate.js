@@ -377,7 +377,7 @@ export function panel(page, models, start) {
   else translate.greet();
   let opened = false;
   return {
-    name: "translate", title: "Translate", body: translate.body, hasInput: true,
+    name: "translate", title: "Translate", body: translate.body, hasInput: true, writes: true,
     show: () => {
       translate.restoreSubject();
       // A touch keyboard would cover the page.

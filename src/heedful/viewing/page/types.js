@@ -241,6 +241,16 @@
  */
 
 /**
+ * The decisions of a model with and without some heads; numbers are log-probabilities.
+ * @typedef {object} Removal
+ * @property {string[]} decided
+ * @property {number[]} before
+ * @property {number[]} after those of the same decisions without the heads
+ * @property {string[]} decided_without
+ * @property {number[]} without
+ */
+
+/**
  * A data source of the page: a server, or embedded data.
  * @typedef {object} Provider
  * @property {boolean} live whether there is a server
@@ -260,6 +270,7 @@
  * @property {(body: object, signal?: AbortSignal) => Promise<Architecture>} architecture
  * @property {(body: object, signal?: AbortSignal) => Promise<EquationRow>} equation
  * @property {(body: object, signal?: AbortSignal) => Promise<Lens>} lens
+ * @property {(body: object, signal?: AbortSignal) => Promise<Removal>} removal
  */
 
 /**
@@ -330,6 +341,7 @@
  * @property {(model: string, typed: {source: string}) => Promise<import("./session.js").Subject>} [subjectFor]
  *   the subject for the typed text and another model of the panel
  * @property {number} [marked] the column that is selected
+ * @property {boolean} [writes] whether its models write the second text of the subject
  * @property {string} [unit] what its models predict, in the plural; default: tokens; empty for one prediction per text
  */
 
