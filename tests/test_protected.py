@@ -200,10 +200,10 @@ def test_what_cannot_match_does_not(text: str) -> None:
 
 
 def test_long_words_take_linear_time() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for text in ("A" * 100_000, "Ab1" * 30_000, "a.b" * 20_000, ":a" * 20_000, "&a" * 50_000):
         find_spans(text, NAMES)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

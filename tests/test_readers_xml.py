@@ -213,11 +213,11 @@ LAUGHS = (
 )
 def test_entities_are_never_expanded(text: str, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(UserError, match=r"entit|broken (TMX|XLIFF)") as caught:
         read(tmp_path, text, "en", "de")
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 

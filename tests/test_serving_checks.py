@@ -84,10 +84,10 @@ def test_streams_have_none(address: str) -> None:
 
 @pytest.mark.parametrize("text", ["<a>" * 16_000 + "</b>" * 9_000, "%s " * 30_000, "1 " * 50_000])
 def test_long_texts_are_checked_in_little_time(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert find_spans(text, RULES.names)
     findings(translator(), text, text[::-1])
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.fixture(scope="module")

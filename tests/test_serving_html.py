@@ -226,7 +226,7 @@ def test_parts_of_texts_have_their_spans() -> None:
     ids=["open", "pairs", "different", "names", "signs", "paragraphs"],
 )
 def test_adverse_fragments_take_little_time(fragment: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     api = Written(lambda text: text[::-1])
     assert Counter(tags(api.html(fragment))) == Counter(tags(fragment))
-    assert time.perf_counter() - began < 4
+    assert time.process_time() - began < 4

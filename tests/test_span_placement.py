@@ -157,7 +157,7 @@ def test_a_page_keeps_its_markup(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_long_texts_take_little_time() -> None:
     words = " ".join(["ab"] * 20_000)
     source = f"<b>{words}</b> %s c"
-    began = time.perf_counter()
+    began = time.process_time()
     found = placed(source, f"{words} d", " ".join(f"{i}-{i}" for i in range(20_000)))
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3
     assert found == f"<b>{words}</b> %s d"
