@@ -1,8 +1,10 @@
-// Export a picture as PNG, SVG or CSV.
+// Export a picture as PNG, SVG, PDF, CSV or LaTeX.
 
 import { download, element, svgElement } from "./elements.js";
 import { SCALE_HEIGHT, svgScale } from "./colour_scale.js";
+import { toTikz } from "./latex.js";
 import { Drawing, labelPlacement, computeLayout, panelsOf } from "./picture.js";
+import { printDrawing } from "./printing.js";
 import { PRINT_THEME, parseColour, peakOf, renderWeights, rowPeaks, colourStrength, blendColours } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
@@ -198,7 +200,10 @@ function round(number) {
  * @returns {HTMLElement}
  */
 export function exportButtons(picture, name, announce, drawing = () => null) {
-  /** @param {string} ending @param {(picture: Picture) => Blob | Promise<Blob>} make */
+  /**
+   * @param {string} ending
+   * @param {(picture: Picture) => Blob | Promise<Blob | null> | null} make returns null if there is nothing to download
+   */
   const button = (ending, make) =>
     element("button", {
       type: "button", class: "heed-button", "aria-label": `Save as ${ending.toUpperCase()}`,
@@ -206,7 +211,9 @@ export function exportButtons(picture, name, announce, drawing = () => null) {
         const drawn = await picture();
         if (!drawn) return announce("nothing to save yet");
         try {
-          download(await make(drawn), `${fileName(name())}.${ending}`);
+          const made = await make(drawn);
+          if (!made) return;
+          download(made, `${fileName(name())}.${ending}`);
           announce(`saved as ${ending.toUpperCase()}`);
         } catch (error) {
           announce(error instanceof Error ? error.message : String(error));
@@ -221,6 +228,11 @@ export function exportButtons(picture, name, announce, drawing = () => null) {
       return svg ? rasterise(svg) : toPng(drawn);
     }),
     button("svg", (drawn) => new Blob([drawing() ?? toSvg(drawn)], { type: "image/svg+xml" })),
+    button("pdf", async (drawn) => {
+      await printDrawing(drawing() ?? toSvg(drawn));
+      return null;
+    }),
+    button("tex", (drawn) => new Blob([toTikz(drawn)], { type: "application/x-tex;charset=utf-8" })),
     button("csv", (drawn) => new Blob([toCsv(drawn)], { type: "text/csv;charset=utf-8" })),
   );
 }

@@ -4,11 +4,12 @@ import { hasView } from "./axis_views.js";
 import { element, messageOf, radioGroup, selectField, setOptions } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { linksSvg, scaleLegend } from "./links_drawing.js";
+import { gifButton } from "./links_gif.js";
 import { LinksPlayer } from "./links_player.js";
 import { defaultThreshold, THRESHOLDS } from "./links_scene.js";
 import { LinksView } from "./links_view.js";
 import { isCausal } from "./masked_cells.js";
-import { meanMatrix, poolByWord, sliceRows } from "./matrices.js";
+import { joinLabels, meanMatrix, poolByWord, sliceRows } from "./matrices.js";
 import { groupsOf, layerName, titles } from "./overview.js";
 import { HEAD_COLOURS, HEAD_COLOURS_DARK, PRINT_THEME, themeOf } from "./painting.js";
 import { NO_ATTENTION } from "./session.js";
@@ -74,6 +75,7 @@ class LinksPanel {
   }
 
   build() {
+    this.player.body.append(gifButton(() => this.playing(), this.page.announce));
     this.field = element(
       "div", { class: "heed-links" }, this.heading, this.player.body, this.steps.body, this.view.body, this.readout,
       element(
@@ -338,14 +340,33 @@ class LinksPanel {
     };
   }
 
-  /** The SVG of what is shown, in the colours for a white page. */
-  drawing() {
+  /**
+   * What is shown, in the colours for a white page.
+   * @returns {LinkPicture | null}
+   */
+  printed() {
     const { picture, view } = this;
     if (!picture || !view.placed || !view.links) return null;
     const strands = picture.strands.map((one, i) => ({
       ...one, colour: picture.strands.length > 1 ? this.colour([...this.on].sort((a, b) => a - b)[i], false) : PRINT_THEME.accent,
     }));
-    return linksSvg({ ...picture, strands }, view, this.heading.textContent ?? "");
+    return { ...picture, strands };
+  }
+
+  get title() {
+    return this.heading.textContent ?? "";
+  }
+
+  /** The SVG of what is shown. */
+  drawing() {
+    const picture = this.printed();
+    return picture && linksSvg(picture, this.view, this.title);
+  }
+
+  /** What Play shows, to be saved. */
+  playing() {
+    const picture = this.printed();
+    return picture && { picture, view: this.view, title: this.title, pace: this.player.pace };
   }
 }
 
@@ -357,19 +378,6 @@ class LinksPanel {
 function scaleOf(facts, matrices) {
   if (facts.kind === "weights" && !facts.negative && facts.scale.every((peak) => peak <= 1.001)) return 1;
   return Math.max(...matrices.map(({ peak }) => peak)) || 1;
-}
-
-/**
- * @param {string[]} labels
- * @param {number[]} words
- */
-function joinLabels(labels, words) {
-  /** @type {string[]} */
-  const joined = [];
-  labels.forEach((label, i) => {
-    if (words[i] >= 0) joined[words[i]] = (joined[words[i]] ?? "") + label.replace(/^·/, "");
-  });
-  return Array.from(joined, (label) => label ?? "");
 }
 
 /** @param {number} value */

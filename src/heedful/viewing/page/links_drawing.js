@@ -47,15 +47,27 @@ export function linksSvg(picture, view, title) {
  * @param {"query" | "key"} side
  */
 function svgTokens(labels, boxes, font, layout, side) {
-  const columns = layout === "columns";
   return labels.map((label, i) => {
-    const box = boxes[i];
-    const end = columns && side === "key";
-    const x = columns ? (end ? box.x + box.width - font * 0.3 : box.x + font * 0.3) : box.x + box.width / 2;
+    const { x, y, anchor } = tokenAnchor(boxes[i], font, layout, side);
     return svgElement("text", {
-      x: round(x), y: round(box.y + box.height / 2), "dominant-baseline": "central", "text-anchor": columns ? (end ? "end" : "start") : "middle",
+      x: round(x), y: round(y), "dominant-baseline": "central", "text-anchor": anchor === "center" ? "middle" : anchor,
     }, label);
   });
+}
+
+/**
+ * Where a token is written in its box, and which part of it is there.
+ * @param {import("./links_scene.js").Box} box
+ * @param {number} font
+ * @param {string} layout
+ * @param {"query" | "key"} side
+ * @returns {{x: number, y: number, anchor: "start" | "end" | "center"}}
+ */
+export function tokenAnchor(box, font, layout, side) {
+  const y = box.y + box.height / 2;
+  if (layout !== "columns") return { x: box.x + box.width / 2, y, anchor: "center" };
+  if (side === "key") return { x: box.x + box.width - font * 0.3, y, anchor: "end" };
+  return { x: box.x + font * 0.3, y, anchor: "start" };
 }
 
 /**

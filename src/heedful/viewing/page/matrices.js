@@ -230,3 +230,17 @@ export function formatWeight(weight) {
   if (weight === 0) return "0";
   return (Math.abs(weight) >= 0.01 ? weight.toFixed(3) : weight.toPrecision(2)).replace(/^-/, "−");
 }
+
+/**
+ * The labels of words, whose pieces are joined.
+ * @param {string[]} labels
+ * @param {number[]} words
+ */
+export function joinLabels(labels, words) {
+  /** @type {string[]} */
+  const joined = [];
+  labels.forEach((label, i) => {
+    if (words[i] >= 0) joined[words[i]] = (joined[words[i]] ?? "") + label.replace(/^·/, "");
+  });
+  return Array.from(joined, (label) => label ?? "");
+}
