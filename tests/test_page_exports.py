@@ -4,7 +4,10 @@ import io
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -180,3 +183,44 @@ def test_a_picture_is_printed_alone_on_a_page_of_its_size(chromium: Any, exporte
         assert it.errors == []
     (box,) = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", data)  # one page, in points
     assert [float(one) for one in box] == pytest.approx([0.75 * width, 0.75 * height], abs=1)
+
+
+def test_the_pieces_of_a_word_are_joined(chromium: Any, tmp_path: Path) -> None:
+    """In the alignment and in the heads, by lines beside the labels of the pieces."""
+    words = {"source": [0, 1, 2, 3, 3, -1], "target": [-1, 0, 1, 1, 2, 3, 3]}
+    path = tmp_path / "view.html"
+    export_html(replace(pair_trace(), words=words), path)
+    with opened(chromium, path.as_uri()) as it:
+        it.tab("alignment")
+        it.page.wait_for_selector("main > :not([hidden]) canvas")
+        aligned = joined(it.saved("svg"))
+        it.tab("heads")
+        it.page.wait_for_selector(".heed-legend li")
+        heads = joined(it.saved("svg"))
+        it.page.select_option(
+            "main > :not([hidden]) label:has-text('Attention') select", label="Encoder"
+        )
+        it.page.wait_for_timeout(300)
+        own = joined(it.saved("svg"))
+    # Rows are named after the token that they write, one place before it is fed.
+    assert aligned == heads == {("row", 1, 2), ("row", 4, 5), ("column", 3, 4)}
+    assert own == {("row", 3, 4), ("column", 3, 4)}
+
+
+def joined(data: bytes) -> set[tuple[str, int, int]]:
+    """The first and last row or column of each line."""
+    drawing = ElementTree.fromstring(data)
+    svg = "{http://www.w3.org/2000/svg}"
+    frame = next(one for one in drawing.iter(f"{svg}rect") if one.get("class") == "frame")
+    cell = next(one for one in drawing.iter(f"{svg}rect") if one.get("data-row"))
+    found = set()
+    for line in drawing.iter(f"{svg}line"):
+        if line.get("class") != "word":
+            continue
+        kind, axis, size = ("row", "y", "height") if line.get("x1") == line.get("x2") else (
+            "column", "x", "width"
+        )  # fmt: skip
+        start, step = float(frame.get(axis) or 0), float(cell.get(size) or 1)
+        ends = [(float(line.get(f"{axis}{end}") or 0) - start) / step for end in (1, 2)]
+        found.add((kind, int(ends[0]), int(ends[1])))
+    return found

@@ -37,6 +37,7 @@ export async function alignmentPicture(trace, { hard, words }) {
     layers: [{ name: found.map.name, matrix, colour: null }],
     rows: chosen.rows,
     columns: chosen.columns,
+    ...(words ? {} : { rowWords: found.rowWords, columnWords: found.columnWords }),
     ...titles(found.map),
     bars,
   };

@@ -180,6 +180,7 @@ class Side {
       title: `${facts.name} head ${head + 1}`,
       layers: [{ name: `${facts.name} head ${head + 1}`, matrix: await trace.head(map, head), colour: null }],
       rows: trace.rowLabels(map), columns: trace.columnLabels(map),
+      ...(facts.step_axis && facts.queries > 1 ? {} : trace.wordsOf(map)),
       ...titles(facts), bars: [],
     };
   }

@@ -6,6 +6,7 @@ import { toTikz } from "./latex.js";
 import { Drawing, labelPlacement, computeLayout, panelsOf } from "./picture.js";
 import { printDrawing } from "./printing.js";
 import { PRINT_THEME, parseColour, peakOf, renderWeights, rowPeaks, colourStrength, blendColours } from "./painting.js";
+import { svgBrackets } from "./word_brackets.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 
@@ -114,7 +115,7 @@ function svgPanel(picture, layout) {
   const drawing = new Drawing(picture, layout, PRINT_THEME);
   const view = { zoom: 1, x: 0, y: 0 };
   const many = picture.rows.length * picture.columns.length > MAX_RECTANGLES;
-  const made = [many ? svgImage(picture, layout) : svgCells(picture, drawing)];
+  const made = [many ? svgImage(picture, layout) : svgCells(picture, drawing), ...svgBrackets(drawing)];
   const edge = { "dominant-baseline": "central" };
   const every = Math.max(1, Math.ceil((layout.font * 1.15) / layout.cellHeight));
   picture.rows.forEach((text, row) => {

@@ -293,6 +293,7 @@ class Heads {
         layers: matrices.map((matrix, place) => ({ name: this.nameOf(chosen[place]), matrix, colour: this.colour(place) })),
         rows: step === null ? trace.rowLabels(map) : trace.queryLabels(map),
         columns: trace.columnLabels(map),
+        ...(step === null && trace.stepLabels(map) && facts.queries > 1 ? {} : trace.wordsOf(map)),
         ...titles(facts),
         bars: [],
         whole: this.axis?.kind === "slots",

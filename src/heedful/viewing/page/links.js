@@ -223,24 +223,15 @@ class LinksPanel {
     return this.layer !== ALL && alignment?.map === map ? alignment.shift : 0;
   }
 
-  /**
-   * @param {number} map
-   * @param {boolean} own
-   */
-  labelsOf(map, own) {
-    const { summary } = /** @type {LoadedTrace} */ (this.trace);
+  /** @param {number} map */
+  labelsOf(map) {
     const trace = /** @type {LoadedTrace} */ (this.trace);
-    const facts = summary.maps[map];
+    const facts = trace.summary.maps[map];
     const shift = this.shiftOf(map);
-    const rows = shift ? summary.labels[facts.query_axis].slice(shift)
+    const rows = shift ? trace.summary.labels[facts.query_axis].slice(shift)
       : facts.step_axis && facts.queries > 1 ? trace.queryLabels(map) : trace.rowLabels(map);
-    const fed = summary.words[facts.query_axis] ?? [];
-    // The word of an output token is that of the input token of the next step.
-    const before = own ? 0 : shift || (facts.written ? 1 : 0);
-    return {
-      rows, columns: trace.columnLabels(map), rowWords: rows.map((_, row) => fed[row + before] ?? -1),
-      columnWords: summary.words[facts.key_axis] ?? rows.map((_, i) => i),
-    };
+    const { rowWords, columnWords } = trace.wordsOf(map, shift);
+    return { rows, columns: trace.columnLabels(map), rowWords, columnWords: columnWords.length ? columnWords : rows.map((_, i) => i) };
   }
 
   async draw() {
@@ -254,7 +245,7 @@ class LinksPanel {
       const [{ part: { map } }] = shown;
       const facts = trace.summary.maps[map];
       const own = facts.query_axis === facts.key_axis;
-      const labels = this.labelsOf(map, own);
+      const labels = this.labelsOf(map);
       const theme = themeOf(this.page.root);
       const several = this.colours === "each" && this.parts.length > 1;
       /** @type {import("./links_scene.js").Strand[]} */
@@ -336,7 +327,7 @@ class LinksPanel {
     if (!picture || !trace || !group) return null;
     return {
       title: this.heading.textContent ?? "", layers: picture.strands, rows: picture.rows, columns: picture.columns,
-      ...titles(trace.summary.maps[group.maps[0]]), bars: [], causal: picture.causal,
+      rowWords: picture.rowWords, columnWords: picture.columnWords, ...titles(trace.summary.maps[group.maps[0]]), bars: [], causal: picture.causal,
     };
   }
 

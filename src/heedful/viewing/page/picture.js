@@ -3,6 +3,7 @@
 import { hatchMasked } from "./masked_cells.js";
 import { isRightToLeft } from "./matrices.js";
 import { peakOf, renderWeights } from "./painting.js";
+import { drawBrackets } from "./word_brackets.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./painting.js").Theme} Theme */
@@ -46,7 +47,9 @@ export function computeLayout(context, picture, room) {
   const mirrored = isRightToLeft(picture.columns);
   const rowGutter = Math.min(maxTextWidth(context, picture.rows), Math.max(room.width * 0.3, 60)) + 10;
   const bar = room.width < 480 ? 24 : 54;
-  const bars = picture.bars.length ? picture.bars.length * (bar + GAP) + 4 : 0;
+  // The title of the last bars is longer than they are.
+  const titles = maxTextWidth(context, picture.bars.map((one) => one.title)) * Math.cos(SLANT) + font - bar;
+  const bars = picture.bars.length ? picture.bars.length * (bar + GAP) + 4 + Math.max(0, titles) : 0;
   const reach = maxTextWidth(context, [...picture.columns, ...picture.bars.map((one) => one.title)]);
   const label = Math.min(reach, 150);
   const free = room.width - rowGutter - bars - 8;
@@ -137,6 +140,7 @@ export class Drawing {
     this.drawWeights(context, view);
     if (this.picture.marked !== undefined) this.drawMarked(context, view, this.picture.marked);
     if (cursor) this.drawCursor(context, view, cursor);
+    drawBrackets(context, this, view);
     this.drawRowLabels(context, view, cursor);
     this.drawColumnLabels(context, view, cursor);
     this.picture.bars.forEach((_, i) => this.drawBars(context, view, i));

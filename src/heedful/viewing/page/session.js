@@ -70,6 +70,22 @@ export class LoadedTrace {
     return steps.flatMap((step) => (queries.length > 1 ? queries.map((query) => `${step} · ${query}`) : [step]));
   }
 
+  /**
+   * The words of the queries and keys of a map; −1 for a label of no word.
+   * @param {number} map
+   * @param {number} [shift] the number of first rows that are left out
+   * @returns {{rowWords: number[], columnWords: number[]}}
+   */
+  wordsOf(map, shift = 0) {
+    const { query_axis: query, key_axis: key, step_axis: step, queries, written } = this.summary.maps[map];
+    const { words } = this.summary;
+    const fed = words[query] ?? [];
+    // The word of an output token is that of the input token of the next step.
+    const before = query === key ? 0 : shift || (written ? 1 : 0);
+    const rows = step && queries > 1 ? this.queryLabels(map) : this.rowLabels(map).slice(shift);
+    return { rowWords: rows.map((_, row) => fed[row + before] ?? -1), columnWords: words[key] ?? [] };
+  }
+
   /** @param {number} map */
   stepLabels(map) {
     const { step_axis: axis } = this.summary.maps[map];
@@ -104,7 +120,7 @@ export class LoadedTrace {
 
   /**
    * The weights of the alignment; row i is the token `decided[i]`.
-   * @returns {Promise<{matrix: Matrix, rows: string[], columns: string[], map: MapFacts, shift: number}>}
+   * @returns {Promise<{matrix: Matrix, rows: string[], columns: string[], rowWords: number[], columnWords: number[], map: MapFacts, shift: number}>}
    */
   async alignmentMatrix() {
     const where = this.alignment;
@@ -118,7 +134,7 @@ export class LoadedTrace {
       ? this.summary.labels[map.query_axis].slice(where.shift)
       : this.rowLabels(where.map);
     const matrix = where.shift ? sliceRows(whole, where.shift, whole.rows) : whole;
-    return { matrix, rows, columns: this.columnLabels(where.map), map, shift: where.shift };
+    return { matrix, rows, columns: this.columnLabels(where.map), ...this.wordsOf(where.map, where.shift), map, shift: where.shift };
   }
 
   /**

@@ -306,6 +306,8 @@
  * @property {Layer[]} layers
  * @property {string[]} rows labels
  * @property {string[]} columns labels
+ * @property {number[]} [rowWords] the word of each row, whose pieces are joined by a line; −1 for none
+ * @property {number[]} [columnWords]
  * @property {string} rowTitle
  * @property {string} columnTitle
  * @property {Bars[]} bars
