@@ -205,7 +205,8 @@ def test_alignments_heads_and_curves_are_drawn(folder: Path, tmp_path: Path, kin
     views: list[list[object]] = [["--target", "eins zwei"], ["--heads"]]
     if kind == "png":
         views += [["--tokens", "--target", "eins zwei"], ["--layer", 1]]
-        views += [["--map", "decoder.0.self_attention", "--heads"]]
+        views += [["--map", "decoder.0.self_attention", "--heads"], ["--links"]]
+        views += [["--links", "--map", "encoder.0.self_attention"]]
     for more in views:
         finished("plot", run, "one two", "--output", file, *more)
         assert file.stat().st_size > 3000
@@ -233,6 +234,7 @@ def test_without_a_file_the_alignment_is_text(folder: Path) -> None:
         (["dog", "--layer", "7"], "this model has 1"),
         (["dog", "--map", "decoder"], "no attention module 'decoder'"),
         (["dog", "--heads"], "--heads needs --output"),
+        (["dog", "--links"], "--links needs --output"),
         (["--curves"], "--curves needs --output"),
         (["dog", "--curves", "--output", "a.png"], "leave one of them out"),
         (["dog", "--target", " "], "nothing to align"),

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from heedful.inference import Axis, Trace, Translator
 
 _HEADS = "--heads needs --output FILE that ends in .png, .svg or .pdf"
+_LINKS = "--links needs --output FILE that ends in .png, .svg or .pdf, and excludes --heads"
+Which = tuple[bool, int | None, str | None]
+"""Whether heads are apart, the layer, and the name of the map."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Plot:
         heedful plot runs/en-de "The small dog sees the red house." --output dog.svg
 
         heedful plot runs/en-de "Good morning" --target "Guten Morgen" --heads --output heads.pdf
+
+        heedful plot runs/en-de "The small dog sees the red house." --links --output links.svg
 
         heedful plot runs/mood "a film that one remembers" --output mood.png
 
@@ -58,6 +63,9 @@ class Plot:
         bool, typer.Option("--tokens", help="Plot over the model's tokens instead of words.")
     ] = False
     heads: Annotated[bool, typer.Option("--heads", help="One panel per head, over tokens.")] = False
+    links: Annotated[
+        bool, typer.Option("--links", help="Draw links between tokens instead of a matrix.")
+    ] = False
     layer: Annotated[
         int | None, typer.Option("--layer", help="Cross-attention of this layer, counted from 1.")
     ] = None
@@ -87,6 +95,8 @@ def _run(options: Plot) -> None:
     if options.curves:
         _plot_curves(options.run, options.sentence, options.output)
         return
+    if options.links and (options.output is None or options.heads):
+        raise UserError(_LINKS)
     if options.sentence is None:
         raise UserError('nothing to plot: give a sentence in quotes ("…"), or --curves')
     if not options.sentence.strip():
@@ -100,11 +110,13 @@ def _run(options: Plot) -> None:
     which = (options.heads, options.layer, options.name)
     if search is None:
         seen = spec.trace(predictor, options.sentence, options.target, relevance=False)
-        _plot_trace(seen, options.output, which)
+        _plot_trace(seen, options.output, which, options.links)
     elif options.tokens or which != (False, None, None):
-        _plot_tokens(predictor, options.sentence, options.target, options.output, search, which)
+        texts = options.sentence, options.target
+        _plot_tokens(predictor, texts, options.output, search, which, options.links)
     else:
-        _plot_words(predictor, options.sentence, options.target, options.output, search)
+        texts = options.sentence, options.target
+        _plot_words(predictor, texts, options.output, search, options.links)
 
 
 def register(app: typer.Typer) -> None:
@@ -129,14 +141,15 @@ def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:
 
 def _plot_words(
     translator: "Translator",
-    sentence: str,
-    target: str | None,
+    texts: tuple[str, str | None],
     output: Path | None,
     search: "SearchOptions",
+    links: bool,
 ) -> None:
     from heedful.evaluation.forced_alignment import align_translations
     from heedful.inference import Axis
 
+    sentence, target = texts
     if target is None:
         found = translator.translate([sentence], options=search, alignments=True)
         target, alignment = found[0].text, found[0].alignment
@@ -145,22 +158,22 @@ def _plot_words(
     if alignment is None or not alignment.soft.numel():
         raise UserError("nothing to align: the sentence or its translation has no words")
     words = Axis("tokens", sentence.split())
-    _finish(alignment.soft, target.split(), words, target, output)
+    _finish(alignment.soft, target.split(), words, target, output, links)
 
 
 def _plot_tokens(
     translator: "Translator",
-    sentence: str,
-    target: str | None,
+    texts: tuple[str, str | None],
     output: Path | None,
     search: "SearchOptions",
-    which: tuple[bool, int | None, str | None],
+    which: Which,
+    links: bool,
 ) -> None:
     from heedful.viewing.figures import save_figure
     from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure
 
     heads, layer, name = which
-    seen = translator.trace(sentence, target, options=search)
+    seen = translator.trace(*texts, options=search)
     if name == "?":
         print("\n".join(each.name for each in seen.maps))
         return
@@ -185,7 +198,8 @@ def _plot_tokens(
     shift = own.shift if own else 0
     if output is not None:
         chosen = None if heads or own is None else own.heads
-        save_figure(trace_figure(seen, name, apart=heads, heads=chosen, shift=shift), output)
+        figure = trace_figure(seen, name, apart=heads, heads=chosen, shift=shift, links=links)
+        save_figure(figure, output)
         return
     if heads:
         raise UserError(_HEADS)
@@ -194,9 +208,7 @@ def _plot_tokens(
     _finish(weights[chosen_heads].mean(0), queries, seen.axes[seen[name].key_axis], None, None)
 
 
-def _plot_trace(
-    seen: "Trace", output: Path | None, which: tuple[bool, int | None, str | None]
-) -> None:
+def _plot_trace(seen: "Trace", output: Path | None, which: Which, links: bool) -> None:
     """Plot one map of a trace, by default that of the last layer."""
     from heedful.viewing.figures import save_figure
     from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure
@@ -213,7 +225,7 @@ def _plot_trace(
         raise UserError(f"--layer {layer}: this model has {len(layers)} maps")
     name = name or layers[-1 if layer is None else layer - 1]
     if output is not None:
-        save_figure(trace_figure(seen, name, apart=heads), output)
+        save_figure(trace_figure(seen, name, apart=heads, links=links), output)
         return
     if heads:
         raise UserError(_HEADS)
@@ -222,7 +234,12 @@ def _plot_trace(
 
 
 def _finish(
-    weights: Any, queries: list[str], keys: "Axis", text: str | None, output: Path | None
+    weights: Any,
+    queries: list[str],
+    keys: "Axis",
+    text: str | None,
+    output: Path | None,
+    links: bool = False,
 ) -> None:
     if text is not None:
         print(text)
@@ -238,5 +255,7 @@ def _finish(
         return
     from heedful.viewing.figures import save_figure
     from heedful.viewing.heatmap import alignment_figure
+    from heedful.viewing.links_figure import links_figure
 
-    save_figure(alignment_figure(weights, queries, keys.labels), output)
+    draw = links_figure if links else alignment_figure
+    save_figure(draw(weights, queries, keys.labels), output)

@@ -25,7 +25,8 @@ from heedful.viewing.labels import shorten, token_labels
 
 Weights = torch.Tensor | NDArray[np.floating[Any]] | Sequence[Sequence[float]]
 
-_FULL, _NEGATIVE = (11, 107, 99), (179, 84, 30)
+FULL, NEGATIVE = (11, 107, 99), (179, 84, 30)
+"""The colours of the largest weight and of negative ones, red, green and blue up to 255."""
 
 
 def _ramp(full: tuple[int, int, int]) -> list[tuple[float, ...]]:
@@ -35,9 +36,9 @@ def _ramp(full: tuple[int, int, int]) -> list[tuple[float, ...]]:
 
 
 # One hue that becomes darker: readable in greyscale and by all types of colour vision.
-COLOURS = LinearSegmentedColormap.from_list("heedful", _ramp(_FULL))
+COLOURS = LinearSegmentedColormap.from_list("heedful", _ramp(FULL))
 SIGNED_COLOURS = LinearSegmentedColormap.from_list(
-    "heedful-signed", [*reversed(_ramp(_NEGATIVE)), *_ramp(_FULL)[1:]]
+    "heedful-signed", [*reversed(_ramp(NEGATIVE)), *_ramp(FULL)[1:]]
 )
 """For weights of which some are negative: white is 0."""
 _POINTS = 72.0
@@ -89,7 +90,7 @@ def alignment_figure(
     Raises:
         UserError: the shape does not match the numbers of tokens, or a weight is not finite.
     """
-    matrix = _checked(weights, 2)
+    matrix = checked_weights(weights, 2)
     return head_figure(matrix[None], queries, keys, title, names=[""])
 
 
@@ -112,7 +113,7 @@ def head_figure(
     Raises:
         UserError: the shape does not match the numbers of tokens, or a weight is not finite.
     """
-    stack = _checked(weights, 3)
+    stack = checked_weights(weights, 3)
     heads = stack.shape[0]
     names = list(names) if names is not None else [f"head {head + 1}" for head in range(heads)]
     if stack.shape != (len(names), len(queries), len(keys)) or not stack.size:
@@ -181,7 +182,12 @@ def _any_shortened(labels: Sequence[str], tokens: Sequence[str]) -> bool:
     )
 
 
-def _checked(weights: Weights | Sequence[Weights], dimensions: int) -> NDArray[np.float64]:
+def checked_weights(weights: Weights | Sequence[Weights], dimensions: int) -> NDArray[np.float64]:
+    """The weights as an array.
+
+    Raises:
+        UserError: the number of dimensions is another one, or a weight is not finite.
+    """
     if isinstance(weights, torch.Tensor):
         weights = weights.detach().to("cpu", torch.float64).numpy()
     array = np.asarray(weights, dtype=np.float64)

@@ -8,10 +8,12 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.inference.trace import AttentionMap, Trace
 from heedful.viewing.heatmap import head_figure
+from heedful.viewing.links_figure import links_figure
 from heedful.viewing.media_figure import picture_figure, time_figure
 
 _DRAWN = {"image": picture_figure, "time": time_figure}
 """Drawing functions for kinds of axes that are not lists of labels."""
+_LINKED = ("tokens", "labels")
 _MOST_ROWS = 24
 """A memory of at most so many slots has a row for each slot, so that texts are readable."""
 
@@ -24,6 +26,7 @@ def trace_figure(
     heads: Sequence[int] | None = None,
     shift: int = 0,
     title: str | None = None,
+    links: bool = False,
 ) -> Figure:
     """Draw one map of a trace: as a heat-map, over the picture of the keys, or along time.
 
@@ -37,9 +40,12 @@ def trace_figure(
         shift: for a map from output to source: 0 if the row of an output token belongs to the step
             that generates it, 1 if it belongs to the next step, whose input it is.
         title: the title; default: the name of the map.
+        links: draw bands between tokens (:mod:`heedful.viewing.links_figure`) instead, for the mean
+            of the heads.
 
     Raises:
-        UserError: the trace does not have the map, or the map does not have a head.
+        UserError: the trace does not have the map, the map does not have a head, or links are asked
+            for each head or between other things than tokens.
     """
     drawn = trace[name]
     weights, queries = map_rows(trace, drawn, shift)
@@ -51,6 +57,14 @@ def trace_figure(
             raise UserError(f"{name} has no head {head + 1}; its heads are 1 to {len(weights)}")
     weights = weights[chosen] if apart else weights[chosen].mean(0, keepdim=True)
     names = [f"head {head + 1}" for head in chosen] if apart else [""]
+    if links:
+        if apart or keys.kind not in _LINKED or drawn.step_axis is not None:
+            raise UserError(
+                "links are drawn between tokens, for the mean of the heads; draw "
+                f"{name} without links"
+            )
+        own = drawn.query_axis == drawn.key_axis
+        return links_figure(weights[0], queries, keys.labels, title, own=own)
     if keys.kind in _DRAWN:
         return _DRAWN[keys.kind](weights, queries, keys, title, names)
     if keys.kind == "slots" and len(queries) < len(keys.labels) <= _MOST_ROWS:
