@@ -200,7 +200,7 @@ def test_the_pieces_of_a_word_are_joined(chromium: Any, tmp_path: Path) -> None:
         it.page.select_option(
             "main > :not([hidden]) label:has-text('Attention') select", label="Encoder"
         )
-        it.page.wait_for_timeout(300)
+        it.page.wait_for_selector("main > :not([hidden]) .heed-picture-title:has-text('Encoder')")
         own = joined(it.saved("svg"))
     # Rows are named after the token that they write, one place before it is fed.
     assert aligned == heads == {("row", 1, 2), ("row", 4, 5), ("column", 3, 4)}

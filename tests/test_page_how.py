@@ -199,3 +199,35 @@ def test_a_head_is_removed_by_a_click(chromium: Any, address: str) -> None:
         assert kinds == fell
         it.page.click(".heed-all-heads canvas >> nth=0")  # another selection: the result is gone
         assert it.page.locator(".heed-removal-result p").count() == 0
+
+
+def test_a_text_is_edited_and_compared(chromium: Any) -> None:
+    other = "the small dog sat on a mat"
+    title = ".heed-side:nth-child(2) .heed-picture-title:has-text('{}')"
+    with (
+        running(make_application([Served("one", translator(), "en", "de")])) as address,
+        opened(chromium, address) as it,
+    ):
+        it.page.fill("textarea", TEXT)
+        it.page.wait_for_selector(".heed-target .heed-word")
+        it.tab("compare")
+        it.page.wait_for_selector(title.format("head"))  # another map of the same text
+        assert it.page.input_value(".heed-edited") == TEXT
+        it.page.fill(".heed-edited", other)
+        it.page.wait_for_selector(title.format(f"Alignment: {other}"))
+        first = ".heed-side:nth-child(1) .heed-picture-title"
+        assert it.page.inner_text(first) == f"Alignment: {TEXT}"
+        maps = it.page.eval_on_selector_all(
+            ".heed-side label:has-text('Map') select", "all => all.map((one) => one.value)"
+        )
+        assert maps == ["alignment", "alignment"]
+        it.page.fill(".heed-edited", " ")
+        it.page.wait_for_selector(".heed-side .heed-notice:has-text('the text is empty')")
+        assert it.page.locator(".heed-side:nth-child(2) .heed-sentence").inner_text() == ""
+        it.page.fill(".heed-edited", TEXT)
+        it.page.wait_for_selector(title.format(f"Alignment: {TEXT}"))
+        marked = """async () => {
+          const { markedWords } = await import("./page/hypotheses.js");
+          const found = markedWords("the old cat sat", "the cat sat down");
+          return found.filter((one) => one instanceof Element).map((one) => one.textContent); }"""
+        assert it.page.evaluate(marked) == ["old"]

@@ -28,14 +28,29 @@ from page_help import (
 
 pytestmark = needs_browser()
 SVG = "{http://www.w3.org/2000/svg}"
-# The pixels that a canvas has drawn on.
-INKED = """(name) => { const drawn = document.querySelector(name);
-    const canvas = document.createElement("canvas");
-    [canvas.width, canvas.height] = [drawn.width, drawn.height];
-    const context = canvas.getContext("2d", { willReadFrequently: true });
-    context.drawImage(drawn, 0, 0);
-    const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
-    let count = 0; for (let i = 3; i < data.length; i += 4) count += data[i] > 0; return count; }"""
+# The pixels that a canvas has drawn on, once they are the same in three frames: links are drawn a
+# part in each frame.
+INKED = """async (name) => {
+    const count = () => {
+        const drawn = document.querySelector(name);
+        const canvas = document.createElement("canvas");
+        [canvas.width, canvas.height] = [drawn.width, drawn.height];
+        const context = canvas.getContext("2d", { willReadFrequently: true });
+        context.drawImage(drawn, 0, 0);
+        const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+        let inked = 0;
+        for (let i = 3; i < data.length; i += 4) inked += data[i] > 0;
+        return inked;
+    };
+    const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    let [before, same] = [-1, 0];
+    for (let frames = 0; same < 2 && frames < 60; frames++) {
+        await frame();
+        const now = count();
+        same = now === before ? same + 1 : 0;
+        before = now;
+    }
+    return before; }"""
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_typing_translates(chromium: Any, address: str, models: list[Served]) ->
         score = f"{expected(models).score:.2f}".replace("-", "−")
         assert score in it.page.inner_text(".heed-score")
         before = len([url for url in it.requests if url.endswith("/translate")])
-        it.page.locator("textarea").press_sequentially(" with a red dog", delay=20)
+        it.page.locator(".heed-input textarea").press_sequentially(" with a red dog", delay=20)
         it.page.wait_for_selector(".heed-source >> text=dog")
         after = len([url for url in it.requests if url.endswith("/translate")])
         assert after - before <= 2  # when the typing pauses, not at every key

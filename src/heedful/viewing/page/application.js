@@ -114,7 +114,9 @@ async function loadPanels(page, models, start) {
     .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), target === name ? start : {})), title,
   }));
   panels.push(linksPanel(page), alignmentPanel(page), headsPanel(page), stepsPanel(page), howPanel(page));
-  if (known.length + models.traces.length > 1) panels.push(comparePanel(page, models));
+  // A single model is compared with itself for an edited text.
+  const edits = page.provider.live && known.some(({ name }) => page.inputs[name]?.type !== "object");
+  if (known.length + models.traces.length > 1 || edits) panels.push(comparePanel(page, models));
   for (const panel of panels) {
     panel.body.setAttribute("role", "tabpanel");
     panel.body.setAttribute("aria-label", panel.title);

@@ -1,8 +1,9 @@
-// The Compare panel: two runs or two traces side by side, for the same text.
+// The Compare panel: two runs or two traces side by side, for the same text or an edited one.
 
 import { alignmentPicture } from "./alignment.js";
 import { selectField, element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
+import { markedWords } from "./hypotheses.js";
 import { formatSigned } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, titles } from "./overview.js";
@@ -17,22 +18,26 @@ import { NO_ATTENTION } from "./session.js";
 
 /**
  * The subject for the typed text and a model. The second text is kept if the models belong to the same panel and the
- * panel does not compute its own.
+ * panel does not compute its own, for this text.
  * @param {Page} page
  * @param {string} model
+ * @param {string} [edited] a text instead of the typed one
  * @returns {Promise<Subject>}
  */
-async function subjectFor(page, model) {
+async function subjectFor(page, model, edited) {
   const now = page.session.inputSubject;
   if (!now || !("source" in now)) throw new Error("type a text first");
-  const { source, target } = now;
+  const source = edited ?? now.source;
+  if (!source.trim()) throw new Error("the text is empty; type a text");
   const { gradients: _, ...plain } = now;
-  if (now.model === model && target !== undefined) return plain;
+  const same = source === now.source;
+  if (now.model === model && now.target !== undefined && same) return plain;
   const panel = page.panelOf(model);
   if (panel?.subjectFor) return panel.subjectFor(model, { source });
   const samePanel = panel === page.panelOf(now.model);
-  const { model: _model, target: _target, ...how } = plain;
-  return { ...(samePanel ? how : { source }), model, ...(samePanel && target !== undefined ? { target } : {}) };
+  const { model: _model, target, ...how } = plain;
+  const keeps = samePanel && target !== undefined && (same || !panel?.writes);
+  return { ...(samePanel ? how : {}), source, model, ...(keeps ? { target } : {}) };
 }
 
 /**
@@ -84,17 +89,26 @@ class Side {
     const changed = () => this.show();
     this.name = name;
     this.selected = "alignment";
+    /** Whether the user has selected the map. */
+    this.mapChosen = false;
     /** Whether another map than that of the other side is wanted: both have the same subject. */
     this.differs = false;
     this.requests = 0;
     /** @type {Picture | null} */
     this.picture = null;
+    /** The output, or the text itself. */
+    this.shown = "";
+    /** @type {HTMLTextAreaElement | null} the text of this side, if it can be edited */
+    this.field = null;
+    /** @type {HTMLElement | null} */
+    this.fieldLabel = null;
     this.subjectSelect = selectField(name, options, options[0].value, () => {
       this.chosenByUser = true;
       changed();
     });
     this.mapSelect = selectField("Map", [{ value: "alignment", text: "Alignment" }], "alignment", (value) => {
       this.selected = value;
+      this.mapChosen = true;
       changed();
     });
     this.text = element("p", { class: "heed-sentence", dir: "auto" });
@@ -115,11 +129,12 @@ class Side {
    */
   async subject() {
     const value = this.subjectSelect.input.value;
-    return value.startsWith("trace:") ? { trace: value.slice(6) } : subjectFor(this.page, value.slice(6));
+    return value.startsWith("trace:") ? { trace: value.slice(6) } : subjectFor(this.page, value.slice(6), this.field?.value);
   }
 
   async show() {
     const request = ++this.requests;
+    if (this.fieldLabel) this.fieldLabel.hidden = this.subjectSelect.input.value.startsWith("trace:");
     try {
       const subject = await this.subject();
       const trace = await this.page.session.load(subject);
@@ -132,7 +147,8 @@ class Side {
       // Show the output; for a second text or a continuation, show that text itself.
       const unit = ("model" in subject ? this.page.panelOf(subject.model)?.unit : undefined) ?? "tokens";
       const given = "target" in subject && unit;
-      this.text.textContent = (given && subject.target) || trace.text.target || trace.text.source;
+      this.shown = (given && subject.target) || trace.text.target || trace.text.source;
+      this.text.textContent = this.shown;
       const total = trace.summary.log_probabilities.reduce((sum, one) => sum + one, 0);
       const { decided, title } = trace.summary;
       const count = unit && `, ${decided.length} ${unit}`;
@@ -144,9 +160,34 @@ class Side {
       if (request !== this.requests) return;
       this.picture = null;
       this.view.body.hidden = true;
-      this.text.textContent = this.figure.textContent = "";
+      this.text.textContent = this.figure.textContent = this.shown = "";
       this.notice.textContent = messageOf(error);
     }
+  }
+
+  /**
+   * Let the user edit the text of this side.
+   * @param {() => void} changed
+   */
+  addField(changed) {
+    let timer = 0;
+    this.field = element("textarea", {
+      class: "heed-edited", rows: 2, dir: "auto", spellcheck: "false", oninput: () => {
+        clearTimeout(timer);
+        timer = setTimeout(changed, 400);
+      },
+    });
+    this.fieldLabel = element("label", { class: "heed-field heed-edited-field" }, element("span", {}, "Text of B: edit it to compare"), this.field);
+    return this.fieldLabel;
+  }
+
+  /**
+   * Mark the words that another text does not have.
+   * @param {string} other
+   */
+  markDifferences(other) {
+    if (!this.shown || !other) return;
+    this.text.replaceChildren(...markedWords(this.shown, other));
   }
 
   /** @param {LoadedTrace} trace */
@@ -198,23 +239,36 @@ export function comparePanel(page, models) {
   ];
   const sentence = element("p", { class: "heed-sentence heed-shared", dir: "auto" });
   const sides = ["Model A", "Model B"].map((name) => new Side(page, name, options, drawBoth));
+  const [, second] = sides;
+  /** The text that was typed, which the second side follows until the user edits its own. */
+  let typed = "";
+  const field = second.addField(() => {
+    if (!second.mapChosen) second.selected = sides[0].selected;
+    second.show();
+  });
   const body = element(
-    "div", { class: "heed-panel" }, sentence, element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
+    "div", { class: "heed-panel" }, element("div", { class: "heed-sides heed-compared" }, sentence, field),
+    element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
   );
   /** Draw both sides with one scale of colours. */
   function drawBoth() {
     const pictures = sides.flatMap(({ picture }) => picture ?? []);
     const peak = Math.max(...pictures.flatMap(({ layers }) => layers.map(({ matrix }) => matrix.peak)));
     for (const { picture, view } of sides) if (picture) view.show(Object.assign(picture, { peak }));
+    sides.forEach((side, i) => side.markDifferences(sides[1 - i].shown));
   }
   function show() {
     const { inputSubject } = page.session;
-    sentence.textContent = inputSubject && "source" in inputSubject ? inputSubject.source : "";
+    const source = inputSubject && "source" in inputSubject ? inputSubject.source : "";
+    sentence.textContent = source;
+    if (second.field && (second.field.value === typed || source !== typed)) second.field.value = source;
+    typed = source;
     // Sides that the user has not set follow the typed text.
     const first = defaultSides(page, models, options);
     sides.forEach((side, i) => {
       if (!side.chosenByUser) side.subjectSelect.input.value = first[i];
-      side.differs = i > 0 && !side.chosenByUser && sides[0].subjectSelect.input.value === first[i];
+      const same = sides[0].subjectSelect.input.value === first[i] && (second.field?.value ?? source) === source;
+      side.differs = i > 0 && !side.chosenByUser && same;
       side.show();
     });
   }

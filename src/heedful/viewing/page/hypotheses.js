@@ -20,7 +20,7 @@ export function hypothesisItem(one, isShown, note, selected, { lang, best }) {
   /** @type {HTMLButtonElement} */
   const button = element(
     "button", { type: "button", class: "heed-hypothesis", "aria-pressed": String(isShown), onclick: () => selected(button) },
-    element("span", { dir: "auto", lang }, ...(best === undefined ? [one.text] : marked(one.text, best))), element("small", {}, note),
+    element("span", { dir: "auto", lang }, ...(best === undefined ? [one.text] : markedWords(one.text, best))), element("small", {}, note),
   );
   return element("li", {}, button);
 }
@@ -45,7 +45,7 @@ export function describeScore(one, place) {
  * @param {string} text
  * @param {string} other
  */
-function marked(text, other) {
+export function markedWords(text, other) {
   const differs = differences(text, other);
   return splitWords(text).flatMap(({ word, before }, i) => [before, differs[i] ? element("mark", { class: "heed-differs" }, word) : word]);
 }
