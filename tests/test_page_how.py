@@ -231,3 +231,39 @@ def test_a_text_is_edited_and_compared(chromium: Any) -> None:
           const found = markedWords("the old cat sat", "the cat sat down");
           return found.filter((one) => one instanceof Element).map((one) => one.textContent); }"""
         assert it.page.evaluate(marked) == ["old"]
+
+
+def test_the_comparison_component_by_component(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        target = typed(it)
+        row = int(it.page.input_value("label:has-text('Query') select"))
+        right = expected("decoder.0.cross_attention", 0, row, target)
+        it.page.wait_for_selector(".heed-neurons tbody td canvas")
+        sums = it.page.locator(".heed-neurons .heed-number").all_text_contents()
+        found = [float(one.replace("\u2212", "-")) for one in sums]
+        products = right.keys * right.query
+        assert len(found) == len(products)
+        assert torch.allclose(torch.tensor(found), products.sum(1), atol=0.0051)
+        canvas = it.page.locator(".heed-neurons tbody tr:nth-child(3) canvas >> nth=1")
+        width = canvas.evaluate("(one) => one.width")
+        assert width == products.shape[1]
+        canvas.scroll_into_view_if_needed()
+        box = canvas.bounding_box()
+        it.page.mouse.move(box["x"] + box["width"] * 1.5 / width, box["y"] + box["height"] / 2)
+        said = it.page.inner_text(".heed-neuron-section .heed-readout").replace("\u2212", "-")
+        q, k = float(right.query[1]), float(right.keys[1, 1])
+        assert said.endswith(f"component 2: {q:.2f} × {k:.2f} = {q * k:.2f}.")
+        canvas.focus()
+        largest = int(products[1].abs().argmax()) + 1
+        assert f"component {largest}: " in it.page.inner_text(".heed-neuron-section .heed-readout")
+        it.page.click("[role=radio]:has-text('See that girl run')")
+        it.page.wait_for_selector(".heed-neurons th:has-text('girl')")
+
+
+def test_an_additive_score_has_components_too(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        found = it.page.evaluate(
+            """async () => (await import("./page/how_neurons.js")).componentsOf(
+                 { query: [1, -2], keys: [[0.5, 1]], vector: [2, 3], score: "additive" }, 0)"""
+        )
+    assert found == pytest.approx([2 * math.tanh(1.5), 3 * math.tanh(-1.0)])

@@ -6,6 +6,7 @@ import { element, messageOf, radioGroup, selectField, setOptions } from "./eleme
 import { Flow } from "./how_flow.js";
 import { glossaryLine } from "./glossary.js";
 import { LensView } from "./how_lens.js";
+import { NeuronView } from "./how_neurons.js";
 import { groupsOf, layerName } from "./overview.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -31,6 +32,7 @@ class HowItWorks {
     this.flow = new Flow((map, head) => this.choose(map, head));
     this.equation = new EquationView(page, () => undefined);
     this.lens = new LensView();
+    this.neurons = new NeuronView(page);
     this.mapField = selectField("Attention", [], "", (value) => this.choose(Number(value), 0));
     this.headField = selectField("Head", [], "", (value) => this.choose(this.map, Number(value)));
     this.queryField = selectField("Query", [], "", (value) => this.setQuery(Number(value)));
@@ -41,7 +43,7 @@ class HowItWorks {
       "div", { class: "heed-panel heed-how" },
       element("div", { class: "heed-tools" }, this.sources), this.notice, this.flow.body,
       element("div", { class: "heed-tools" }, this.mapField.field, this.headField.field, this.queryField.field),
-      this.about, this.equation.body, this.lens.body, glossaryLine(["head", "cross-attention"]),
+      this.about, this.equation.body, this.neurons.body, this.lens.body, glossaryLine(["head", "cross-attention"]),
     );
     page.onTheme(() => this.equation.update());
   }
@@ -128,6 +130,7 @@ class HowItWorks {
     this.flow.show(architecture, maps, predicts);
     for (const { field } of [this.mapField, this.headField, this.queryField]) field.hidden = !weights.length;
     this.equation.body.hidden = !weights.length;
+    if (!weights.length) this.neurons.show(null);
     if (!weights.length) {
       this.about.textContent = "This model has no attention, so there is no equation to show.";
       return;
@@ -167,11 +170,20 @@ class HowItWorks {
     this.setQuery(query);
   }
 
+  /**
+   * @param {import("./types.js").EquationRow} row
+   * @param {import("./how_equation.js").Names} names
+   */
+  showRow(row, names) {
+    this.equation.show(row, names);
+    this.neurons.show(row, names);
+  }
+
   /** @param {number} query */
   async setQuery(query) {
     this.query = query;
     const { trace, map, head } = this;
-    if (!trace) return this.equation.show(exampleRow(query), { query: EXAMPLE_WORDS[query], keys: EXAMPLE_WORDS, components: EXAMPLE_COMPONENTS });
+    if (!trace) return this.showRow(exampleRow(query), { query: EXAMPLE_WORDS[query], keys: EXAMPLE_WORDS, components: EXAMPLE_COMPONENTS });
     this.flow.mark(map, head);
     const facts = trace.summary.maps[map];
     const asked = (this.asked += 1);
@@ -183,10 +195,11 @@ class HowItWorks {
       this.about.textContent = written;
       this.notice.textContent = "";
       this.equation.body.hidden = false;
-      this.equation.show(row, { query: trace.rowLabels(map)[query], keys: trace.columnLabels(map) });
+      this.showRow(row, { query: trace.rowLabels(map)[query], keys: trace.columnLabels(map) });
     } catch (error) {
       if (asked !== this.asked) return;
       this.equation.body.hidden = true;
+      this.neurons.show(null);
       this.notice.textContent = messageOf(error);
     } finally {
       if (asked === this.asked) this.equation.body.removeAttribute("aria-busy");
