@@ -120,6 +120,7 @@ async function loadPanels(page, models, start) {
   for (const panel of panels) {
     panel.body.setAttribute("role", "tabpanel");
     panel.body.setAttribute("aria-label", panel.title);
+    if (!panel.hasInput) panel.body.prepend(element("h2", { class: "heed-visually-hidden" }, panel.title));
   }
   return panels;
 }
