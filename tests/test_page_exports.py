@@ -224,3 +224,33 @@ def joined(data: bytes) -> set[tuple[str, int, int]]:
         ends = [(float(line.get(f"{axis}{end}") or 0) - start) / step for end in (1, 2)]
         found.add((kind, int(ends[0]), int(ends[1])))
     return found
+
+
+def test_a_translation_is_saved_as_html(chromium: Any, address: str, tmp_path: Path) -> None:
+    with opened(chromium, address) as it:
+        it.page.fill("textarea", 'the small <b>cat</b> & "dog" sat')
+        it.page.wait_for_selector(".heed-target .heed-word")
+        target = it.page.inner_text(".heed-target").strip()
+        with it.page.expect_download() as waiting:
+            it.page.click("text=Save HTML")
+        assert waiting.value.suggested_filename == "translation.html"
+        waiting.value.save_as(tmp_path / "translation.html")
+        titles = it.page.eval_on_selector_all(
+            ".heed-target .heed-word", "all => all.map((one) => one.title)"
+        )
+    saved = (tmp_path / "translation.html").read_text(encoding="utf-8")
+    assert "<script" not in saved
+    assert "http" not in saved
+    with opened(chromium, (tmp_path / "translation.html").as_uri()) as it:
+        assert it.page.inner_text(".translation") == target
+        assert it.page.inner_text(".source") == 'the small <b>cat</b> & "dog" sat'
+        about = it.page.eval_on_selector_all(
+            ".translation span", "all => all.map((one) => one.title)"
+        )
+        assert all(one.startswith(title) for one, title in zip(about, titles, strict=True))
+        assert any("; from " in one for one in about)
+        shades = it.page.eval_on_selector_all(
+            ".source span", "all => all.map((one) => one.style.backgroundColor)"
+        )
+        assert len(set(shades)) > 1
+        assert it.page.locator(".source b, .translation b").count() == 0

@@ -5,15 +5,16 @@ import { element } from "./elements.js";
 
 /**
  * The translation and what belongs to it.
- * @param {{copy: () => void, reset: () => void, phrase: () => void}} callbacks
+ * @param {{copy: () => void, save: () => void, reset: () => void, phrase: () => void}} callbacks
  */
-export function makeOutput({ copy, reset, phrase }) {
+export function makeOutput({ copy, save, reset, phrase }) {
   const heading = element("h2", {}, "Translation");
   const place = element("div", { class: "heed-translation" });
   const warningPlace = element("div");
   const status = element("p", { class: "heed-detail heed-waiting", role: "status" });
   const score = element("div", { class: "heed-detail heed-score" });
   const copyButton = element("button", { type: "button", class: "heed-button", onclick: copy }, "Copy");
+  const saveButton = element("button", { type: "button", class: "heed-button", onclick: save }, "Save HTML");
   const resetButton = element("button", { type: "button", class: "heed-button", onclick: reset }, "Remove the chosen words");
   const phraseButton = element("button", { type: "button", class: "heed-button", onclick: phrase }, "Alternatives for the selected words");
   phraseButton.hidden = true;
@@ -21,9 +22,9 @@ export function makeOutput({ copy, reset, phrase }) {
   const memorySection = element("section", { class: "heed-memory" }, element("h2", {}, "Translation memory"), memory);
   const body = element(
     "section", { class: "heed-output", "aria-label": "Translation" }, heading, place, warningPlace, status,
-    element("div", { class: "heed-tools heed-actions" }, copyButton, score, phraseButton, resetButton), memorySection,
+    element("div", { class: "heed-tools heed-actions" }, copyButton, saveButton, score, phraseButton, resetButton), memorySection,
   );
-  return { body, heading, place, warningPlace, status, score, copyButton, phraseButton, resetButton, memory, memorySection };
+  return { body, heading, place, warningPlace, status, score, copyButton, saveButton, phraseButton, resetButton, memory, memorySection };
 }
 
 /** The details of the chosen sentence, and the list of sentences. */

@@ -21,6 +21,8 @@ export class SentenceRow {
     this.prefix = "";
     /** @type {Hypothesis} */
     this.hypothesis = result;
+    /** @type {Links} the links of the hypothesis */
+    this.links = { soft: null, hard: /** @type {[number, number][]} */ ([]) };
     /** Which marks its words have. */
     this.marked = { unsure: false, unread: false };
     this.source = element("p", { class: "heed-text heed-source", dir: "auto", lang: languages.source, role: "group", "aria-label": "Source words" });
@@ -52,6 +54,7 @@ export class SentenceRow {
   show(one, links) {
     const { source } = this.result;
     this.hypothesis = one;
+    this.links = links;
     this.linked.show(source, one.text, links, this.prefix.length);
     const probabilities = wordProbabilities(one);
     const { unsure, very } = unsureWords(probabilities);

@@ -10,6 +10,7 @@ import { copyText, describeScore, formatFindings, hypothesisItem } from "./hypot
 import { UnreachableError } from "./providers.js";
 import { selectedPhrase } from "./phrase.js";
 import { SentenceRow } from "./sentence_row.js";
+import { saveTranslation } from "./translation_html.js";
 import { isFirstVisit, playLinks, welcome } from "./welcome.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -55,7 +56,7 @@ class Translate {
       modelChosen: (name) => this.setModel(name),
       swapped: (name) => this.swap(name),
     });
-    this.out = makeOutput({ copy: () => this.copy(), reset: () => this.row && this.continueFrom(this.row, "", 0), phrase: () => this.openPhrase() });
+    this.out = makeOutput({ copy: () => this.copy(), save: () => saveTranslation(this.rows, this.input.modelFacts ?? {}, this.page.announce), reset: () => this.row && this.continueFrom(this.row, "", 0), phrase: () => this.openPhrase() });
     document.addEventListener("selectionchange", () => {
       // The selection ends when the button is pressed; the button then still has its phrase.
       const phrase = selectedPhrase(this.rows);
@@ -166,7 +167,7 @@ class Translate {
     const several = this.rows.length > 1;
     this.details.rowList.hidden = !several;
     this.details.rowList.replaceChildren(...(several ? this.rows.map((row, i) => this.rowItem(row, i)) : []));
-    this.out.copyButton.hidden = !this.rows.length;
+    this.out.copyButton.hidden = this.out.saveButton.hidden = !this.rows.length;
     if (!result) this.setBusy(false);
     this.drawWhole();
     this.choose(this.rows[0] ?? null, reason);
