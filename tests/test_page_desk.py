@@ -296,3 +296,57 @@ def test_the_first_visit(chromium: Any) -> None:
         it.page.goto(address)
         it.page.wait_for_selector("textarea")
         assert it.page.locator(".heed-welcome").count() == 0
+
+
+def test_the_text_is_edited_above_every_panel(chromium: Any, address: str) -> None:
+    field = ".heed-sentence-field"
+    with opened(chromium, address) as it:
+        typed(it, "the small cat sat on a mat.")
+        assert not it.page.is_visible(field)
+        for panel in ("links", "alignment", "heads", "steps", "how"):
+            it.tab(panel)
+            assert it.page.input_value(field) == "the small cat sat on a mat."
+            assert it.page.inner_text(".heed-sentence-bar .heed-detail") == "first"
+        it.tab("links")
+        it.page.wait_for_selector("[data-side=key] .heed-link-token:text-is('cat')")
+        it.page.fill(field, "the small dog sat on a mat.")
+        it.page.keyboard.press("Enter")
+        it.page.wait_for_selector("[data-side=key] .heed-link-token:text-is('dog')")
+        assert it.page.input_value("textarea >> nth=0") == "the small dog sat on a mat."
+        it.page.fill(field, " ")
+        it.page.keyboard.press("Enter")
+        assert it.page.input_value(field) == "the small dog sat on a mat."
+        it.tab("compare")
+        assert not it.page.is_visible(field)
+
+
+def test_one_sentence_of_several_is_edited(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        it.page.fill("textarea", "the cat sat. a red house.")
+        it.page.wait_for_selector(".heed-rows li:nth-child(2)")
+        it.tab("heads")
+        assert it.page.input_value(".heed-sentence-field") == "the cat sat."
+        it.page.fill(".heed-sentence-field", "the dog sat.")
+        it.page.keyboard.press("Enter")
+        it.page.wait_for_function(
+            "() => document.querySelector('textarea').value === 'the dog sat. a red house.'"
+        )
+
+
+def test_panels_are_in_the_history_and_in_the_address(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        typed(it, "the small cat sat on a mat.")
+        for panel in ("links", "heads"):
+            it.tab(panel)
+            assert it.page.url.endswith(f"#panel={panel}")
+        shown = "[role=tab][aria-selected=true][data-panel={}]"
+        it.page.go_back()
+        it.page.wait_for_selector(shown.format("links"))
+        it.page.go_back()
+        it.page.wait_for_selector(shown.format("translate"))
+        assert it.page.input_value("textarea >> nth=0") == "the small cat sat on a mat."
+        it.page.go_forward()
+        it.page.wait_for_selector(shown.format("links"))
+        it.page.reload()
+        it.page.wait_for_selector(shown.format("links"))
+        it.page.wait_for_selector("[data-side=key] .heed-link-token:text-is('cat')")

@@ -11,6 +11,7 @@ import { SavedInputs } from "./saved_inputs.js";
 import { hasView } from "./axis_views.js";
 import { presentButton } from "./present.js";
 import { RequestError } from "./providers.js";
+import { SentenceBar } from "./sentence_bar.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
 
@@ -62,10 +63,11 @@ export async function mount(root, provider, start = {}) {
   /** @type {Panel[]} */
   const panels = [];
   panels.push(...await loadPanels(page, models, start));
-  const tabs = makeTabs(panels, (name) => open(name));
+  const bar = new SentenceBar(page);
+  const tabs = makeTabs(panels, (name) => visit(name));
   root.replaceChildren(
     header(page, models, tabs, () => onTheme.forEach((listener) => listener())),
-    element("main", {}, ...panels.map((panel) => panel.body)), note.body, live,
+    bar.body, element("main", {}, ...panels.map((panel) => panel.body)), note.body, live,
   );
   let current = "";
   /** @param {string} name */
@@ -78,11 +80,25 @@ export async function mount(root, provider, start = {}) {
       tab.tabIndex = chosen ? 0 : -1;
     }
     page.savedInputs.set("page", { panel: name });
-    panels.find((panel) => panel.name === name)?.show();
+    const panel = panels.find((one) => one.name === name);
+    bar.show(panel);
+    panel?.show();
   }
+  /**
+   * Open a panel that the user chose; Back returns to the one before.
+   * @param {string} name
+   */
+  function visit(name) {
+    if (name !== current) page.savedInputs.visit(name);
+    open(name);
+  }
+  page.savedInputs.onReturn = (name) => {
+    if (panels.some((panel) => panel.name === name)) open(name);
+  };
   session.listeners.push(() => {
     note.refresh();
     const panel = panels.find(({ name }) => name === current);
+    bar.show(panel);
     if (panel && !panel.hasInput) panel.show();
   });
   const initial = page.savedInputs.get("page")?.panel ?? start.panel;

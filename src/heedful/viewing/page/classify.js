@@ -179,5 +179,5 @@ export function panel(page, readers, start) {
     classify.second.value = start.second ?? "";
   }
   textInput.run();
-  return { name: "classify", title: "Classify", body: classify.body, show: () => textInput.restoreSubject(), hasInput: true, unit: "" };
+  return { name: "classify", title: "Classify", body: classify.body, show: () => textInput.restoreSubject(), setText: (text) => textInput.setText(text), hasInput: true, unit: "" };
 }

@@ -158,5 +158,5 @@ export function panel(page, readers, start) {
   const fill = new Fill(page, readers);
   if (start.text && !page.savedInputs.get("fill")) fill.textInput.input.value = start.text;
   fill.textInput.run();
-  return { name: "fill", title: "Fill in", body: fill.body, show: () => fill.textInput.restoreSubject(), hasInput: true };
+  return { name: "fill", title: "Fill in", body: fill.body, show: () => fill.textInput.restoreSubject(), setText: (text) => fill.textInput.setText(text), hasInput: true };
 }

@@ -1,4 +1,5 @@
-// Typed inputs, saved in the tab's history entry: Back and Reload restore them, and the address does not contain them.
+// Typed inputs, saved in the tab's history entry: Back and Reload restore them, and the address does not contain them. Each
+// panel that is opened is an entry, and the address names it.
 
 /** @typedef {Record<string, string>} Fields */
 
@@ -14,6 +15,29 @@ export class SavedInputs {
     this.fields = state && typeof state.heedful === "object" ? { ...state.heedful } : {};
     /** @type {number | undefined} */
     this.timer = undefined;
+    /** Called with the panel that the user returns to. */
+    this.onReturn = (/** @type {string} */ _panel) => {};
+    if (persistent) {
+      window.addEventListener("popstate", () => {
+        const panel = new URLSearchParams(window.location.hash.slice(1)).get("panel") ?? window.history.state?.heedful?.page?.panel;
+        if (panel) this.onReturn(panel);
+      });
+    }
+  }
+
+  /**
+   * Add a panel to the history.
+   * @param {string} panel
+   */
+  visit(panel) {
+    if (!this.persistent) return;
+    const parameters = new URLSearchParams(window.location.hash.slice(1));
+    parameters.set("panel", panel);
+    try {
+      window.history.pushState({ ...window.history.state, heedful: { ...this.fields, page: { panel } } }, "", `#${parameters}`);
+    } catch {
+      // If the browser refuses the entry, the panel opens without one.
+    }
   }
 
   /**

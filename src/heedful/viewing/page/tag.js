@@ -100,5 +100,5 @@ export function panel(page, readers, start) {
   const tag = new Tag(page, readers);
   if (start.text && !page.savedInputs.get("tag")) tag.textInput.input.value = start.text;
   tag.textInput.run();
-  return { name: "tag", title: "Tag", body: tag.body, show: () => tag.textInput.restoreSubject(), hasInput: true, unit: "tags" };
+  return { name: "tag", title: "Tag", body: tag.body, show: () => tag.textInput.restoreSubject(), setText: (text) => tag.textInput.setText(text), hasInput: true, unit: "tags" };
 }

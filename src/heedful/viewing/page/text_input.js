@@ -115,6 +115,12 @@ export class TextInput extends ModelChooser {
     this.runLater();
   }
 
+  /** @param {string} text */
+  setText(text) {
+    this.input.value = text;
+    this.run();
+  }
+
   save() {
     this.page.savedInputs.set(this.name, { model: this.model, text: this.input.value, ...this.callbacks.more?.() });
   }

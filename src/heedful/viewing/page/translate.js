@@ -9,6 +9,7 @@ import { DeskInput, languageName } from "./desk_input.js";
 import { copyText, describeScore, formatFindings, hypothesisItem } from "./hypotheses.js";
 import { UnreachableError } from "./providers.js";
 import { selectedPhrase } from "./phrase.js";
+import { replaceSentence } from "./sentence_bar.js";
 import { SentenceRow } from "./sentence_row.js";
 import { saveTranslation } from "./translation_html.js";
 import { isFirstVisit, playLinks, welcome } from "./welcome.js";
@@ -385,6 +386,7 @@ export function panel(page, models, start) {
       if (!opened && !window.matchMedia("(pointer: coarse)").matches) translate.input.field.focus({ preventScroll: true });
       opened = true;
     },
+    setText: (text, before) => translate.input.setText(replaceSentence(translate.input.field.value, text, before)),
     // Each model makes its own translation.
     subjectFor: async (model, { source }) => {
       const { translations } = await page.provider.translate({ model, text: source, nbest: NUM_BEST, alignments: false });

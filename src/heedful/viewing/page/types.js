@@ -343,6 +343,7 @@
  * @property {(model: string, typed: {source: string}) => Promise<import("./session.js").Subject>} [subjectFor]
  *   the subject for the typed text and another model of the panel
  * @property {number} [marked] the column that is selected
+ * @property {(text: string, before: string) => void} [setText] replaces the text `before`, or a sentence of it, by another one
  * @property {boolean} [writes] whether its models write the second text of the subject
  * @property {string} [unit] what its models predict, in the plural; default: tokens; empty for one prediction per text
  */

@@ -223,5 +223,5 @@ class Write {
 export function panel(page, readers, start) {
   const write = new Write(page, readers);
   if (start.text && !page.savedInputs.get("write")) write.setPrompt(start.text, start.second);
-  return { name: "write", title: "Write", body: write.body, show: () => write.chooser.restoreSubject(), hasInput: true, writes: true };
+  return { name: "write", title: "Write", body: write.body, show: () => write.chooser.restoreSubject(), setText: (text) => write.setPrompt(text, undefined), hasInput: true, writes: true };
 }
