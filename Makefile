@@ -1,10 +1,10 @@
-# Targets: demo, test, combinations, portability, portability-short, sanitize, lint, bench, results, clean. The environment is made in .venv and used by all of them.
+# Targets: demo, test, test-slow, combinations, portability, portability-short, sanitize, lint, bench, results, clean. The environment is made in .venv and used by all of them.
 PYTHON ?= python3
 BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test combinations portability portability-short sanitize lint bench results clean
+.PHONY: demo test test-slow combinations portability portability-short sanitize lint bench results clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/installed
@@ -12,6 +12,9 @@ demo: .venv/installed
 
 test: .venv/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# make test-slow: all slow checks, one after the other; some hours on two cores.
+test-slow: combinations portability sanitize
 
 # make combinations: trains, searches and watches with every combination of parts of attention.
 combinations: .venv/installed-test
