@@ -134,6 +134,7 @@ class Side {
 
   async show() {
     const request = ++this.requests;
+    this.shown = ""; // until it is known, the other side has nothing to differ from
     if (this.fieldLabel) this.fieldLabel.hidden = this.subjectSelect.input.value.startsWith("trace:");
     try {
       const subject = await this.subject();
@@ -162,6 +163,7 @@ class Side {
       this.view.body.hidden = true;
       this.text.textContent = this.figure.textContent = this.shown = "";
       this.notice.textContent = messageOf(error);
+      this.drawn();
     }
   }
 
@@ -186,8 +188,7 @@ class Side {
    * @param {string} other
    */
   markDifferences(other) {
-    if (!this.shown || !other) return;
-    this.text.replaceChildren(...markedWords(this.shown, other));
+    if (this.shown) this.text.replaceChildren(...(other ? markedWords(this.shown, other) : [this.shown]));
   }
 
   /** @param {LoadedTrace} trace */
