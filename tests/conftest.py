@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name parameters of type bytes by their argument: archives contain a time stamp, but all
     workers of a parallel run must collect the same names."""
     return argname if isinstance(val, bytes) else None
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser for the tests of the page."""
+    from page_help import browser
+
+    with browser() as one:
+        yield one

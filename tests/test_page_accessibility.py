@@ -8,7 +8,7 @@ import pytest
 
 from heedful.serving import Served, make_application
 from heedful.viewing.page import export_html
-from page_help import browser, needs_browser, one_axis_trace, opened, pair_trace
+from page_help import needs_browser, one_axis_trace, opened, pair_trace
 from serving_help import running, translator
 from test_page_texts import readers
 
@@ -17,12 +17,6 @@ axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playw
 RULES = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 INSIDE = ["links", "alignment", "heads", "steps", "how", "compare"]
 TEXT = "the small cat sat on a mat"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.decoding import SearchOptions
 from heedful.serving import Served, make_application
-from page_help import browser, needs_browser, opened
+from page_help import needs_browser, opened
 from serving_help import TOKENISERS, running, serving, translator
 
 SENTENCES = "the small cat sat on a mat. the dog sat.\na red house with a tree."
@@ -29,12 +29,6 @@ MEASURES = """import('/page/confidence.js').then((own) => {
         sure: [-0.1, -1, -6].map((one) => own.sureness({ log_probability: one, tokens: ['a'] })),
     };
 })"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 def made() -> list[Served]:

@@ -15,17 +15,11 @@ from PIL import Image
 
 from heedful.serving import Served, make_application
 from heedful.viewing.page import export_html
-from page_help import browser, needs_browser, opened, pair_trace
+from page_help import needs_browser, opened, pair_trace
 from serving_help import running, translator
 
 pytestmark = needs_browser()
 MATRIX = "[data-panel=heads]"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from page_help import (
     HEBREW,
     SOURCE,
     WRITTEN,
-    browser,
     needs_browser,
     one_axis_trace,
     opened,
@@ -31,12 +29,6 @@ from page_help import (
 
 pytestmark = needs_browser()
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 def exported(folder: Path, *traces: Trace) -> str:

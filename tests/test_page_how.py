@@ -14,18 +14,12 @@ from heedful.inference.removal import effect_of_heads
 from heedful.serving import Served, make_application
 from heedful.viewing.labels import token_labels
 from heedful.viewing.page import export_html
-from page_help import browser, needs_browser, opened, pair_trace
+from page_help import needs_browser, opened, pair_trace
 from serving_help import running, translator
 from test_serving_readers import TAGGER
 
 pytestmark = needs_browser()
 TEXT = "the small cat sat on a mat"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,11 @@ import pytest
 
 from heedful.decoding import SearchOptions
 from heedful.serving import Served, make_application
-from page_help import browser, needs_browser, opened
+from page_help import needs_browser, opened
 from serving_help import running, translator
 
 pytestmark = needs_browser()
 TEXT = "the small cat sat on a mat."
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """How the page draws each kind of axis: over a picture, along time, a memory's slots."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,11 @@ import torch
 from heedful.inference import Axis, Trace
 from heedful.serving import make_application
 from heedful.viewing.page import export_html
-from page_help import STORY, browser, kinds_trace, needs_browser, opened, pixels
+from page_help import STORY, kinds_trace, needs_browser, opened, pixels
 from serving_help import running
 
 pytestmark = needs_browser()
 KINDS = kinds_trace()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 def only(name: str) -> Trace:

@@ -4,7 +4,6 @@ import csv
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from page_help import (
     HEBREW,
     SOURCE,
     WRITTEN,
-    browser,
     needs_browser,
     one_axis_trace,
     opened,
@@ -51,12 +49,6 @@ INKED = """async (name) => {
         before = now;
     }
     return before; }"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 def exported(folder: Path, trace: Trace) -> str:

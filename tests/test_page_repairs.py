@@ -14,7 +14,6 @@ from heedful.inference.trace import Trace
 from heedful.serving import Served, make_application
 from heedful.viewing.page import export_html
 from page_help import (
-    browser,
     kinds_trace,
     needs_browser,
     one_axis_trace,
@@ -27,12 +26,6 @@ from serving_help import running, translator
 pytestmark = needs_browser()
 TEXT = "the small cat sat on a mat"
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

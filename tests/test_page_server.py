@@ -12,17 +12,11 @@ import pytest
 from heedful.decoding import SearchOptions
 from heedful.serving import Limits, Served, make_application
 from heedful.serving.keys import Keys, new_key
-from page_help import browser, needs_browser, opened, pair_trace
+from page_help import needs_browser, opened, pair_trace
 from serving_help import running, translator
 
 pytestmark = needs_browser()
 TEXT = "the small cat sat on a mat"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 def made() -> list[Served]:

@@ -28,7 +28,7 @@ from heedful.inference.tagger import Tagger
 from heedful.inference.trace import Trace
 from heedful.serving import Limits, Served, make_application
 from language_help import ByteVocabulary
-from page_help import browser, needs_browser, opened, pair_trace
+from page_help import needs_browser, opened, pair_trace
 from serving_help import running, translator
 from test_reading import TAGS, classifier, headed, learnt, other, vocabulary
 from test_serving_readers import FILLER, PAIRS, RECITED, SLOW, WRITER
@@ -60,12 +60,6 @@ def readers() -> list[Served]:
         "slow": Generator(SLOW, ByteVocabulary()),
     }
     return [Served(name, one) for name, one in named.items()]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

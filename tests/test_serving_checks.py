@@ -14,7 +14,7 @@ from heedful.decoding import SearchOptions
 from heedful.evaluation.finding_spans import concerned
 from heedful.serving import Served, make_application
 from heedful.tasks.pairs.findings import findings
-from page_help import browser, needs_browser, opened
+from page_help import needs_browser, opened
 from serving_help import running, translator
 
 RULES = Rules(("tags", "printf", "number", "markdown"), "en", "de")
@@ -88,12 +88,6 @@ def test_long_texts_are_checked_in_little_time(text: str) -> None:
     assert find_spans(text, RULES.names)
     findings(translator(), text, text[::-1])
     assert time.process_time() - began < 5
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 @needs_browser()

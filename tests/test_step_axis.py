@@ -1,6 +1,5 @@
 """Maps with an axis of steps beside their queries: hops of a memory network over a story."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from heedful.viewing.page import export_html
 from heedful.viewing.terminal import render_rows
 from heedful.viewing.trace_encoding import map_bytes, summary
 from heedful.viewing.trace_view import map_rows, trace_figure
-from page_help import STORY, browser, needs_browser, opened, weights
+from page_help import STORY, needs_browser, opened, weights
 
 AXES = {
     "hops": Axis("labels", ["hop 1", "hop 2", "hop 3"], steps=True),
@@ -133,12 +132,6 @@ def test_the_calls_of_a_module_are_steps_if_its_model_says_so() -> None:
     first = (model.input(question) @ memory.mT / 6**0.5).softmax(-1)
     torch.testing.assert_close(found.at_steps[0], first)
     assert trace["attention × gradient"].step_axis == "hops"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
 
 
 def shown(it: Any) -> list[list[float]]:
