@@ -1,10 +1,10 @@
-# Targets: demo, test, test-slow, combinations, portability, portability-short, sanitize, lint, bench, results, clean. The environment is made in .venv and used by all of them.
+# Targets: demo, test, test-slow, combinations, notebooks, browsers, portability, portability-short, sanitize, lint, bench, results, clean. The environment is made in .venv and used by all of them.
 PYTHON ?= python3
 BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow combinations portability portability-short sanitize lint bench results clean
+.PHONY: demo test test-slow combinations notebooks browsers portability portability-short sanitize lint bench results clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/installed
@@ -14,11 +14,21 @@ test: .venv/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 # make test-slow: all slow checks, one after the other; some hours on two cores.
-test-slow: combinations portability sanitize
+test-slow: combinations notebooks browsers portability sanitize
 
 # make combinations: trains, searches and watches with every combination of parts of attention.
 combinations: .venv/installed-test
 	HEEDFUL_COMBINATIONS=all $(BIN)/python -m pytest -q -n auto tests/test_attention_in_recipes.py
+
+# make notebooks: the view of a trace in JupyterLab and marimo, which are installed into .venv.
+notebooks: .venv/installed-test
+	$(PIP) jupyterlab marimo
+	$(BIN)/python -m pytest -q tests/test_page_notebooks.py
+
+# make browsers: the page in Firefox and WebKitGTK. apt-get install firefox-esr webkit2gtk-driver xvfb
+browsers: .venv/installed-test
+	$(PIP) websocket-client
+	$(BIN)/python -m pytest -q -rs tests/test_page_other_browsers.py
 
 # The numerical tests under other instruction sets, libraries' paths, threads and seeds (CONTRIBUTING.md).
 # make portability [ONLY="SETTING …"]

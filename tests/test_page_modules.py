@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from heedful.basics.errors import UserError
 from heedful.inference.trace import Trace
 from heedful.viewing import page
 from heedful.viewing.notebook import widget
-from heedful.viewing.page import FOLDER, bundle, style
-from page_help import browser, needs_browser, opened, pair_trace
+from heedful.viewing.page import FOLDER, bundle
+from page_help import pair_trace
 
 
 def test_the_snippet_for_hugging_face_models(tmp_path: Path) -> None:
@@ -105,33 +104,3 @@ def test_widget_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UserError, match=r"heedful\[notebook\]"):
         widget(pair_trace())
-
-
-@pytest.fixture
-def chromium() -> Iterator[Any]:
-    with browser() as one:
-        yield one
-
-
-@needs_browser()
-def test_widget_in_a_browser(chromium: Any, tmp_path: Path) -> None:
-    """With a stand-in for the notebook's side only: a model that has the traits."""
-    pytest.importorskip("anywidget")
-    made = widget(pair_trace())
-    (tmp_path / "data.json").write_text(made.data, encoding="utf-8")
-    text = f"""<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">
-<style>{style()}</style><div id="cell"></div>
-<script type="application/json" id="data">{made.data.replace("<", chr(92) + "u003c")}</script>
-<script type="module">
-const text = document.getElementById("data").textContent;
-{str(made._esm).replace("export default", "const widget =")}
-const model = {{ get: (name) => ({{ data: text }})[name] }};
-widget.render({{ model, el: document.getElementById("cell") }});
-</script>"""
-    place = tmp_path / "notebook.html"
-    place.write_text(text, encoding="utf-8")
-    with opened(chromium, place.as_uri()) as it:
-        it.page.wait_for_selector("#cell .heedful .heed-link-token")
-        it.tab("heads")
-        it.page.wait_for_selector(".heed-legend li")
-        assert it.saved("csv").startswith(b'"",The,small')

@@ -1,6 +1,6 @@
 // A bar chart of probabilities, whose labels can be buttons.
 
-import { element, rovingTabindex } from "./elements.js";
+import { element, focusedNear, rovingTabindex } from "./elements.js";
 
 /**
  * @typedef {object} Row
@@ -18,7 +18,7 @@ import { element, rovingTabindex } from "./elements.js";
  * @param {string} [action] what selecting a row does, for screen readers
  */
 export function fillBars(list, rows, choose, action = "") {
-  const focused = [...list.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
+  const focused = [...list.querySelectorAll("button")].indexOf(/** @type {any} */ (focusedNear(list)));
   const stop = Math.max(0, rows.findIndex(({ pressed }) => pressed));
   list.replaceChildren(...rows.map((row, i) => {
     const fill = element("i", { class: "heed-bar-current" });

@@ -46,6 +46,16 @@ export function svgElement(tag, attributes = {}, ...children) {
 }
 
 /**
+ * The element with the focus in the document, or in the shadow tree, of another element.
+ * @param {Element} near
+ * @returns {Element | null}
+ */
+export function focusedNear(near) {
+  const tree = near.getRootNode();
+  return tree instanceof Document || tree instanceof ShadowRoot ? tree.activeElement : null;
+}
+
+/**
  * Create a labelled select field.
  * @param {string} label
  * @param {{value: string, text: string}[]} options

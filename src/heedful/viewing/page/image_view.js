@@ -1,6 +1,6 @@
 // Weights over the cells of an image.
 
-import { element, svgElement, checkbox } from "./elements.js";
+import { checkbox, element, focusedNear, svgElement } from "./elements.js";
 import { argmax, matrixOf, rowOf, formatWeight } from "./matrices.js";
 import { overlayImage } from "./painting.js";
 import { serializeSvg } from "./exporting.js";
@@ -49,7 +49,7 @@ class ImageView {
   listen() {
     this.svg.addEventListener("pointermove", (event) => this.point(this.under(event)));
     this.svg.addEventListener("pointerleave", () => {
-      if (document.activeElement !== this.svg) this.point(-1);
+      if (focusedNear(this.svg) !== this.svg) this.point(-1);
     });
     this.svg.addEventListener("click", (event) => this.how.pick?.(this.under(event)));
     this.svg.addEventListener("focus", () => {

@@ -1,7 +1,7 @@
 // The Links panel: all links between the tokens of a map, with filters for layers and heads.
 
 import { hasView } from "./axis_views.js";
-import { element, messageOf, radioGroup, selectField, setOptions } from "./elements.js";
+import { element, focusedNear, messageOf, radioGroup, selectField, setOptions } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { linksSvg, scaleLegend } from "./links_drawing.js";
 import { gifButton } from "./links_gif.js";
@@ -177,7 +177,7 @@ class LinksPanel {
 
   drawChips() {
     const { dark } = themeOf(this.page.root);
-    const focused = this.chips.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.part : undefined;
+    const focused = this.chips.contains(focusedNear(this.chips)) ? /** @type {HTMLElement} */ (focusedNear(this.chips)).dataset.part : undefined;
     this.chips.setAttribute("aria-label", this.layer === ALL ? "Layers" : "Heads");
     this.chips.replaceChildren(...this.parts.map(({ name }, place) => {
       const swatch = element("i", { class: "heed-swatch", "aria-hidden": "true" });

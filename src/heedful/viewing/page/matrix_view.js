@@ -1,6 +1,6 @@
 // An interactive matrix: hover, keyboard, zoom, and an overview while it is zoomed.
 
-import { element } from "./elements.js";
+import { element, focusedNear } from "./elements.js";
 import { colourScale } from "./colour_scale.js";
 import { fillReadout } from "./matrix_readout.js";
 import { Drawing, computeLayout } from "./picture.js";
@@ -276,7 +276,7 @@ export class MatrixView {
       this.point(at && { row: Math.floor(at.row), column: Math.floor(at.column) });
     });
     this.canvas.addEventListener("pointerleave", () => {
-      if (document.activeElement !== this.canvas) this.point(null);
+      if (focusedNear(this.canvas) !== this.canvas) this.point(null);
     });
     this.canvas.addEventListener("click", () => {
       // The end of a drag is not a click.

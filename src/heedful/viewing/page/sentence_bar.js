@@ -1,6 +1,6 @@
 // The text and the model above the panels that look inside; the text can be edited in place.
 
-import { element } from "./elements.js";
+import { element, focusedNear } from "./elements.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -34,7 +34,7 @@ export class SentenceBar {
     this.body.hidden = !panel || panel.hasInput === true || OWN_TEXTS.includes(panel.name) || !typed || !this.owner?.setText;
     if (!typed) return;
     this.before = typed.source;
-    if (document.activeElement !== this.field) this.field.value = typed.source;
+    if (focusedNear(this.field) !== this.field) this.field.value = typed.source;
     this.model.textContent = typed.model;
   }
 

@@ -1,6 +1,6 @@
 // Weights over time, on the waveform or a picture of features.
 
-import { element, messageOf, svgElement } from "./elements.js";
+import { element, focusedNear, messageOf, svgElement } from "./elements.js";
 import { serializeSvg } from "./exporting.js";
 import { argmax, matrixOf, rowOf, formatWeight } from "./matrices.js";
 import { imageElements } from "./image_view.js";
@@ -51,7 +51,7 @@ class TimeView {
   listen() {
     this.svg.addEventListener("pointermove", (event) => this.point(this.under(event)));
     this.svg.addEventListener("pointerleave", () => {
-      if (document.activeElement !== this.svg) this.point(-1);
+      if (focusedNear(this.svg) !== this.svg) this.point(-1);
     });
     this.svg.addEventListener("focus", () => {
       if (this.cursor < 0 && this.svg.matches(":focus-visible")) this.point(0);

@@ -8,6 +8,25 @@ import { embeddedProvider } from "./providers.js";
  */
 export function render({ model, el }) {
   const root = document.createElement("div");
+  // Keys that are typed here are not the notebook's: X would cut its cell. Those with Ctrl, such as Save, still are.
+  root.addEventListener("keydown", (event) => {
+    if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
+  });
+  const theme = themeOfHost(document.body);
+  if (theme) root.dataset.theme = theme;
   el.replaceChildren(root);
   mount(root, embeddedProvider(JSON.parse(model.get("data"))));
+}
+
+/**
+ * The colours of JupyterLab, VS Code or marimo; null if the notebook does not name its own.
+ * @param {HTMLElement} body
+ * @returns {"dark" | "light" | null}
+ */
+function themeOfHost(body) {
+  const { jpThemeLight, vscodeThemeKind } = body.dataset;
+  if (jpThemeLight) return jpThemeLight === "false" ? "dark" : "light";
+  if (vscodeThemeKind) return /dark|high-contrast$/.test(vscodeThemeKind) ? "dark" : "light";
+  if (body.classList.contains("dark")) return "dark";
+  return body.classList.contains("light") ? "light" : null;
 }

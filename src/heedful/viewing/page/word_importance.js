@@ -1,6 +1,6 @@
 // The importance of each word for a label, by four measures, drawn over the text.
 
-import { element, rovingTabindex, radioGroup } from "./elements.js";
+import { element, focusedNear, radioGroup, rovingTabindex } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { matrixOf, meanMatrix, rowOf, formatSigned } from "./matrices.js";
 
@@ -119,7 +119,7 @@ export class WordImportance {
     const { values } = this.measure;
     const maximum = Math.max(...values.map(Math.abs), MIN_SCALE);
     const words = /** @type {Explained} */ (this.found).words.slice(from, to);
-    const focused = [...place.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
+    const focused = [...place.querySelectorAll("button")].indexOf(/** @type {any} */ (focusedNear(place)));
     place.setAttribute("aria-label", `${label}: words with ${this.measure.title}`);
     place.replaceChildren(...words.flatMap(({ word }, i) => {
       const value = values[from + i];
