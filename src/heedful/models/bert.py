@@ -6,7 +6,7 @@ the pooler, and 336,226,108 with the heads of pre-training; the paper says 340 M
 Shapes: B batch, L tokens, N chosen tokens, D width, V vocabulary.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from pydantic import Field, model_validator
@@ -196,6 +196,17 @@ def initialise(module: nn.Module) -> None:
             nn.init.zeros_(module.weight.detach()[module.padding_idx])
 
 
+class FillsMasks(Protocol):
+    """An encoder that can be pre-trained on masked tokens."""
+
+    settings: Any
+    """With ``hidden_size``, the width of embeddings and states, ``activation`` and
+    ``norm_epsilon``."""
+
+    @property
+    def embedding(self) -> nn.Embedding: ...
+
+
 class MaskedHead(nn.Module):
     """Predicts masked tokens: ``softmax(W_z z_i + b_z)`` (section 3.1).
 
@@ -203,17 +214,17 @@ class MaskedHead(nn.Module):
     authors' code, a linear layer, the activation and a norm come before it.
 
     Args:
-        bert: the encoder whose table is shared.
+        encoder: the encoder whose table is shared.
     """
 
-    def __init__(self, bert: Bert) -> None:
+    def __init__(self, encoder: "FillsMasks") -> None:
         super().__init__()
-        settings = bert.settings
+        settings = encoder.settings
         self.dense = nn.Linear(settings.hidden_size, settings.hidden_size)
         self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_epsilon)
-        self.bias = nn.Parameter(torch.zeros(bert.embedding.num_embeddings))
+        self.bias = nn.Parameter(torch.zeros(encoder.embedding.num_embeddings))
         self.activation: Activation = settings.activation
-        self._shared = (bert.embedding,)  # In a tuple, it is not registered as a submodule.
+        self._shared = (encoder.embedding,)  # In a tuple, it is not registered as a submodule.
         self.apply(initialise)
 
     @property

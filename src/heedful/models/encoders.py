@@ -73,11 +73,12 @@ class TextEncoder(nn.Module):
         """
         return first_embedding(self)
 
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
+    def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
         """Attention module name → the axes of its queries and its keys.
 
-        "text" is the row's tokens, "hops" the hops of a pooling (as many as its weights have rows),
-        "first" and "second" the two texts of a pair, without BEGIN and ENDs. Default: empty.
+        If a module is called several times with the same queries, a third axis is that of its
+        calls. "text" is the row's tokens, "hops" the hops of a pooling (as many as its weights have
+        rows), "first" and "second" the two texts of a pair, without BEGIN and ENDs. Default: empty.
         """
         return {}
 
@@ -146,7 +147,7 @@ class HeadedEncoder(nn.Module):
         self.heads = nn.ModuleDict(dict(heads))
         self.max_length = encoder.max_length
 
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
+    def attention_axes(self) -> dict[str, tuple[str, ...]]:
         """The axes of the encoder, with module names as in this module."""
         own = self.encoder.attention_axes()
         return {f"encoder.{name}": axes for name, axes in own.items()}

@@ -4,6 +4,7 @@ END begins, separates and ends documents; BEGIN, which search passes, is replace
 Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch.nn.functional as F
@@ -77,8 +78,10 @@ class LanguageModel(nn.Module):
         """Prompts of arbitrary tokens, to measure the speed of :meth:`start` and :meth:`step`."""
         return sample_rows(rows, length)
 
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
+    def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
         """Attention module name → the axes of its queries and its keys: all are "text".
+
+        If a module is called several times for the same tokens, a third axis is that of its calls.
 
         Empty by default.
         """

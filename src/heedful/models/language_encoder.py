@@ -79,7 +79,7 @@ class LanguageEncoder(TextEncoder):
     def embedding(self) -> nn.Embedding:
         return self.writer.embedding
 
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
+    def attention_axes(self) -> dict[str, tuple[str, ...]]:
         return {f"writer.{name}": axes for name, axes in self.writer.attention_axes().items()}
 
     def depth(self, name: str) -> int:

@@ -13,7 +13,7 @@ from heedful.data.readers.plain import split_sentences
 from heedful.data.sentences import SentenceFailures
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.data.vocabulary import Vocabulary
-from heedful.models.bert import Bert, MaskedHead, NextSentenceHead
+from heedful.models.bert import MaskedHead, NextSentenceHead
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts import recipe as text_recipe
@@ -95,10 +95,9 @@ def layers(
     name: str, head: text_recipe.MaskedHead, encoder: Any, labels: int, recipe: Any
 ) -> dict[str, nn.Module]:
     """The layers that predict masked tokens, and whether segments follow each other."""
-    bert = cast(Bert, encoder)  # the recipe allows no other encoder
-    found: dict[str, nn.Module] = {name: MaskedHead(bert)}
+    found: dict[str, nn.Module] = {name: MaskedHead(encoder)}
     if head.masking.next_sentence:
-        found[f"{name}_next"] = NextSentenceHead(bert.pooled_dim)
+        found[f"{name}_next"] = NextSentenceHead(encoder.pooled_dim)
     return found
 
 
