@@ -26,6 +26,7 @@ from heedful.basics.parts import PartSettings
 from heedful.basics.settings import Settings
 from heedful.models import (
     EncoderSettings,
+    ImageSettings,
     LanguageSettings,
     ModelSettings,
     PairSettings,
@@ -49,6 +50,8 @@ from heedful.runs.settings import FileSettings, LoopSettings
 from heedful.tasks.algorithm.problems import PROBLEMS
 from heedful.tasks.answer.examples import StoryFiles
 from heedful.tasks.answer.recipe import AnswerTraining
+from heedful.tasks.image_classification.examples import ImageFiles
+from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
@@ -367,6 +370,11 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [StoryFiles],
         "model.": registered(StorySettings),
         "training.": [AnswerTraining],
+    },
+    "images": {
+        "data.": [ImageFiles],
+        "model.": registered(ImageSettings),
+        "training.": [ImageTraining],
     },
 }
 """Pages with the settings of one task → its tables."""

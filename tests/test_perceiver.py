@@ -117,15 +117,15 @@ def test_it_is_transformers_perceiver() -> None:
     reading = decoder.decoding_cross_attention
     reading.mlp.dense1, reading.mlp.dense2 = nn.Linear(6, 16), nn.Linear(16, 6)
     decoder.double().eval()
-    pairs = copy_reading(model.reads[0], encoder.cross_attention)
-    for ours, theirs in zip(model.layers, encoder.self_attends, strict=True):
+    pairs = copy_reading(model.array.reads[0], encoder.cross_attention)
+    for ours, theirs in zip(model.array.layers, encoder.self_attends, strict=True):
         pairs += copy_layer(ours, theirs)
     pairs += copy_reading(model.outputs, reading)
 
     batch = sequences_of(TEXTS)
     mask = (torch.arange(batch.tokens.shape[1]) < batch.lengths[:, None]).double()
     embedded = model.embeddings(batch.tokens, batch.segments)
-    latents = model.latents.expand(3, -1, -1)
+    latents = model.array.latents.expand(3, -1, -1)
     read = encoder(
         latents, inputs=embedded, inputs_mask=(1 - mask)[:, None, None] * torch.finfo().min
     )
@@ -147,15 +147,15 @@ def test_reads_are_repeated_with_the_weights_of_the_second(reads: int) -> None:
     model = made(reads=reads)
     batch = sequences_of(TEXTS)
     inputs = model.embeddings(batch.tokens, batch.segments)
-    expected = model.latents.expand(3, -1, -1)
+    expected = model.array.latents.expand(3, -1, -1)
     padding = torch.arange(inputs.shape[1]) < batch.lengths[:, None]
     for number in range(reads):
-        part: Any = model.reads[0 if number == 0 else 1]
+        part: Any = model.array.reads[0 if number == 0 else 1]
         expected = plain_reading(part, expected, inputs, padding)
-        for layer in model.layers:
+        for layer in model.array.layers:
             expected = layer(expected, None)
     torch.testing.assert_close(model(batch).pooled, expected.mean(1))
-    assert len(model.reads) == min(reads, 2)
+    assert len(model.array.reads) == min(reads, 2)
 
 
 def plain_reading(part: Any, latents: Tensor, inputs: Tensor, exists: Tensor) -> Tensor:
@@ -190,8 +190,8 @@ def test_all_parameters_learn_and_have_a_depth() -> None:
         assert parameter.grad.abs().sum() > 0, name
     depths = {name.partition(".")[0]: model.depth(name) for name, _ in model.named_parameters()}
     assert depths["embeddings"] == 0
-    assert depths["reads"] == depths["latents"] == 1
-    assert model.depth("layers.1.feed_forward.expand.weight") == 3
+    assert model.depth("array.latents") == model.depth("array.reads.1.query_norm.bias") == 1
+    assert model.depth("array.layers.1.feed_forward.expand.weight") == 3
     assert depths["outputs"] == depths["output_positions"] == 4
     assert model.depths == 5
 
@@ -201,9 +201,9 @@ def test_its_weights_are_watched() -> None:
     with watch(model, model.attention_axes()) as seen:
         model(sequences_of([[7, 9]]))
     shapes = {name: [tuple(one.shape) for one in calls] for name, calls in seen.items()}
-    assert shapes["reads.0.attention"] == [(1, 1, 5, 4)]
-    assert shapes["reads.1.attention"] == [(1, 1, 5, 4)] * 2
-    assert shapes["layers.1.self_attention"] == [(1, 2, 5, 5)] * 3
+    assert shapes["array.reads.0.attention"] == [(1, 1, 5, 4)]
+    assert shapes["array.reads.1.attention"] == [(1, 1, 5, 4)] * 2
+    assert shapes["array.layers.1.self_attention"] == [(1, 2, 5, 5)] * 3
     assert shapes["outputs.attention"] == [(1, 1, 4, 5)]
 
 
@@ -229,6 +229,6 @@ def test_parts_of_its_attention_are_chosen() -> None:
     given = {"normalizer": "entmax15", "cross": {"score": "additive"}}
     settings = EncoderSettings.model_validate({"kind": "perceiver", **SMALL, "attention": given})
     model: Any = build_encoder(settings, 40)
-    assert type(model.layers[0].self_attention.normalize).__name__ == "Entmax15"
-    assert type(model.reads[0].attention.score).__name__ == "Additive"
+    assert type(model.array.layers[0].self_attention.normalize).__name__ == "Entmax15"
+    assert type(model.array.reads[0].attention.score).__name__ == "Additive"
     assert model(sequences_of(TEXTS)).pooled.isfinite().all()

@@ -11,6 +11,7 @@ import heedful
 from heedful.basics.errors import UserError
 from heedful.models import (
     EncoderSettings,
+    ImageSettings,
     LanguageModel,
     LanguageSettings,
     ModelSettings,
@@ -110,12 +111,13 @@ def test_what_cannot_be_registered_says_why() -> None:
 def test_each_family_knows_its_kinds() -> None:
     kinds = [
         {kind_of(each) for each in registered(family)}
-        for family in (PairSettings, EncoderSettings, LanguageSettings)
+        for family in (PairSettings, EncoderSettings, LanguageSettings, ImageSettings)
     ]
     assert kinds == [
         {"transformer", "recurrent", "convolutional", "aligner"},
-        {"bert", "recurrent-encoder", "hierarchical", "decomposable", "language"},
-        {"gpt", "recurrent-language-model"},
+        {"bert", "perceiver", "recurrent-encoder", "hierarchical", "decomposable", "language"},
+        {"gpt", "recurrent-language-model", "memory-language-model"},
+        {"convolutional", "perceiver"},
     ]
 
 

@@ -109,7 +109,8 @@ def _run(options: Plot) -> None:
     predictor = spec.load(options.run, head=options.head, **opening_of(options))
     which = (options.heads, options.layer, options.name)
     if search is None:
-        seen = spec.trace(predictor, options.sentence, options.target, relevance=False)
+        source = spec.read_argument(options.sentence)
+        seen = spec.trace(predictor, source, options.target, relevance=False)
         _plot_trace(seen, options.output, which, options.links)
     elif options.tokens or which != (False, None, None):
         texts = options.sentence, options.target

@@ -83,7 +83,7 @@ def _lines(
     from json import dumps
 
     for window in windows:
-        found = predictor.predict([spec.read_input(line) for line in window])
+        found = predictor.predict([spec.read_input(spec.read_argument(one)) for one in window])
         if as_json:
             yield [dumps(one.to_json(), ensure_ascii=False) for one in found]
         else:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.cli.commands import add_command
 from heedful.tasks.options import Checkpoint, Device, Threads, use_threads
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from heedful.serving import Served
 
 _TRACE = ".safetensors"
+_LONGEST_ADDRESS = 60_000
+"""Characters of a page's address; systems limit those of a program's arguments."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,7 @@ def _traces(opened: _Opened, text: str | None, target: str | None) -> list["Trac
 
 def _trace_with_faithfulness(model: "Served", text: str, target: str | None) -> "Trace":
     """The trace of a text, with its faithfulness if the task computes one."""
+    text = model.spec.read_argument(text)
     trace = model.trace(text, target, relevance=True)
     if len(trace.decided) < 2 or len(text.split()) < 2:
         return trace  # no output, or no word that can be left out
@@ -178,8 +182,12 @@ def _serve(opened: _Opened, options: View) -> None:
         raise UserError("a saved trace contains its texts; leave out TEXT")
     with open_port(LOOPBACK[0], options.port) as listening:
         if options.browser:
-            inputs = {"text": text, "second": target}
+            shown = models[0].spec.read_argument(text) if text is not None else None
+            inputs = {"text": shown, "second": target}
             fragment = urlencode({name: value for name, value in inputs.items() if value})
+            if len(fragment) > _LONGEST_ADDRESS:
+                notice("the input is too long for the page's address; choose it on the page")
+                fragment = ""
             page = address_of(listening) + (f"#{fragment}" if fragment else "")
             threading.Timer(0.5, webbrowser.open, [page]).start()
         application = make_application(models, traces=traces, hosts=LOOPBACK)

@@ -11,6 +11,8 @@ from heedful.models import (
     decomposable,
     gpt,
     hierarchical,
+    image_convolutional,
+    image_perceiver,
     language_encoder,
     memory_language,
     memory_network,
@@ -24,16 +26,19 @@ from heedful.models import (
     turing_machine,
 )
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.images import ImageModel, ImageShape
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import AlignmentSource, PairModel, Source, TensorState
 from heedful.models.registry import (
     EncoderSettings,
+    ImageSettings,
     LanguageSettings,
     ModelSettings,
     PairSettings,
     SequenceSettings,
     StorySettings,
     build_encoder,
+    build_image_model,
     build_language_model,
     build_model,
     build_sequence_model,
@@ -63,6 +68,8 @@ MODULES = (
     recurrent_sequences,
     memory_network,
     story_transformer,
+    image_convolutional,
+    image_perceiver,
 )
 """The modules that register the built-in models."""
 
@@ -70,6 +77,9 @@ __all__ = [
     "AlignmentSource",
     "Encoded",
     "EncoderSettings",
+    "ImageModel",
+    "ImageSettings",
+    "ImageShape",
     "LanguageModel",
     "LanguageSettings",
     "ModelSettings",
@@ -85,6 +95,7 @@ __all__ = [
     "TensorState",
     "TextEncoder",
     "build_encoder",
+    "build_image_model",
     "build_language_model",
     "build_model",
     "build_sequence_model",

@@ -17,6 +17,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_FACTS, MOST_POSITIONS
 from heedful.basics.settings import Settings
 from heedful.models.encoders import TextEncoder
+from heedful.models.images import ImageModel, ImageShape
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import PairModel
 from heedful.models.sequences import SequenceModel
@@ -126,18 +127,27 @@ class StorySettings(ModelSettings):
     """The most facts of a story."""
 
 
+class ImageSettings(ModelSettings):
+    """Base of the settings of models that classify images; such a model is an
+    :class:`ImageModel`."""
+
+    reads_any_length: ClassVar[bool] = True
+    max_length: ClassVar[int] = MOST_POSITIONS
+
+
 def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module]) -> None:
     """Add a model that recipes can name.
 
     Args:
         settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
-            :class:`EncoderSettings`, :class:`LanguageSettings`, :class:`SequenceSettings` or
-            :class:`StorySettings`.
+            :class:`EncoderSettings`, :class:`LanguageSettings`, :class:`SequenceSettings`,
+            :class:`StorySettings` or :class:`ImageSettings`.
         build: builds the model from the settings and the sizes of the source and target
             vocabularies; for encoders and language models, from the settings and the size of the
             vocabulary; for models of sequences, from the settings and the widths of inputs and
             outputs; for models of stories, from the settings, the size of the vocabulary and the
-            symbols of the answers. Usually the model's class.
+            symbols of the answers; for models of images, from the settings, the shape of the images
+            and the number of classes. Usually the model's class.
 
     Raises:
         TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
@@ -160,7 +170,7 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     if family is settings:
         raise TypeError(
             f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings, "
-            "LanguageSettings, SequenceSettings or StorySettings"
+            "LanguageSettings, SequenceSettings, StorySettings or ImageSettings"
         )
     if not isinstance(_default_kind(settings), str):
         raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
@@ -242,6 +252,17 @@ def build_story_model(settings: StorySettings, words: int, answers: Sequence[int
         answers: the symbol of each answer.
     """
     return _build(settings, StoryModel, words, answers)
+
+
+def build_image_model(settings: ImageSettings, shape: ImageShape, classes: int) -> ImageModel:
+    """Build the model of the settings, with new weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        shape: rows, columns and channels of the images.
+        classes: number of classes.
+    """
+    return _build(settings, ImageModel, shape, classes)
 
 
 def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:

@@ -85,7 +85,14 @@ class ColumnFacts(Facts):
 class ColumnSpec(TaskSpec):
     """A task that is trained on columns. The ``data`` of its recipe are :class:`ExampleFiles`."""
 
+    reads_folders: ClassVar[bool] = False
+    """Whether a path of ``[data]`` may be a folder."""
+
     # What a task brings
+
+    def files_of(self, folder: str) -> "list[Path]":
+        """The files that are read in a folder, if :attr:`reads_folders`."""
+        raise NotImplementedError
 
     def known(self, examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
         """Collect what the encoding needs from the training examples, such as labels or words.
@@ -151,7 +158,8 @@ class ColumnSpec(TaskSpec):
     def data_hashes(self, recipe: Any, data_folder: Path | None) -> dict[str, list[str]]:
         from heedful.tasks.preparation import recipe_hashes
 
-        return recipe_hashes(recipe.data.files, None, data_folder)
+        named, folders = recipe.data.files, self.reads_folders
+        return recipe_hashes(named, None, data_folder, folders=folders, files_of=self.files_of)
 
     def prepare(
         self, path: Path, recipe: Any, data_folder: Path | None, start: "Start | None"
@@ -159,8 +167,8 @@ class ColumnSpec(TaskSpec):
         from heedful.runs.opening import open_run
         from heedful.tasks.preparation import content_hashes, write_run
 
-        corpus = _Corpus.of(path, recipe, data_folder)
-        hashes = content_hashes(corpus.files)
+        corpus = _Corpus.of(path, recipe, data_folder, folders=self.reads_folders)
+        hashes = content_hashes(corpus.files, self.files_of)
         known = self.known(corpus.examples("train"), recipe)
         counts = {part: self._write(path, part, corpus, known) for part in corpus.files}
         about = {"data": {"hashes": hashes, **counts}, "known": known}
@@ -289,10 +297,11 @@ class _Corpus(NamedTuple):
     recipe: Any
 
     @classmethod
-    def of(cls, path: Path, recipe: Any, data_folder: Path | None) -> "_Corpus":
+    def of(cls, path: Path, recipe: Any, data_folder: Path | None, *, folders: bool) -> "_Corpus":
         from heedful.tasks.preparation import find_files, held_out_shares
 
-        files = find_files(recipe.data.files, data_folder, path / "data" / "input.jsonl")
+        spooled = path / "data" / "input.jsonl"
+        files = find_files(recipe.data.files, data_folder, spooled, folders=folders)
         return cls(files, held_out_shares(files, recipe.data), recipe)
 
     def examples(self, part: str) -> Iterator[Any]:

@@ -63,17 +63,27 @@ def require_some(examples: Sequence[Any], files: Sequence[str], part: str) -> No
         raise UserError(f"{part}: {', '.join(files)} is empty")
 
 
-def content_hashes(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The content hash of each file of each part."""
-    return {part: [_content_hash(Path(file)) for file in paths] for part, paths in files.items()}
+def content_hashes(
+    files: Mapping[str, Sequence[str]], files_of: Callable[[str], list[Path]] = bilingual_files
+) -> dict[str, list[str]]:
+    """The content hash of each file of each part.
+
+    Args:
+        files: the paths of each part.
+        files_of: the files that are read in a folder.
+    """
+    return {
+        part: [_content_hash(Path(file), files_of) for file in paths]
+        for part, paths in files.items()
+    }
 
 
-def _content_hash(path: Path) -> str:
-    """The hash of a file, or of the names and contents of a folder's bilingual files."""
+def _content_hash(path: Path, files_of: Callable[[str], list[Path]]) -> str:
+    """The hash of a file, or of the names and contents of the files in a folder."""
     if not path.is_dir():
         return content_hash(path)
     found = hashlib.sha256()
-    for file in bilingual_files(path):
+    for file in files_of(str(path)):
         found.update(f"{file.relative_to(path).as_posix()}\0{content_hash(file)}\n".encode())
     return found.hexdigest()
 
@@ -84,12 +94,13 @@ def recipe_hashes(
     data_folder: Path | None,
     *,
     folders: bool = False,
+    files_of: Callable[[str], list[Path]] = bilingual_files,
 ) -> dict[str, list[str]]:
     """The content hashes of a recipe's files, which are compared when a run is resumed."""
     if any("-" in paths for paths in named.values()):
         return {}  # standard input cannot be read again
     found = {part: find_data(paths, data_folder, folders=folders) for part, paths in named.items()}
-    return content_hashes(found) | vector_hashes(vectors, data_folder)
+    return content_hashes(found, files_of) | vector_hashes(vectors, data_folder)
 
 
 def count_overlaps(

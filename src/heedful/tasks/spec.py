@@ -226,6 +226,17 @@ class TaskSpec(Kind, ServerSpec):
         is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
         return read_object(kind, line, "the input") if is_model else line
 
+    def read_argument(self, text: str) -> str:
+        """What a user of the command line gave as an input, as a text for :meth:`read_input`.
+
+        By default, the text itself. Tasks whose inputs are files read them here and not in
+        :meth:`read_input`, which a server calls as well.
+
+        Raises:
+            UserError: a file cannot be read.
+        """
+        return text
+
     def write_result(self, result: Any) -> str:
         """A predictor's result as one line of text."""
         return str(result)

@@ -1,5 +1,6 @@
 // The generic panel, for tasks without their own: a form generated from the schema of the inputs, and the result.
 
+import { imageField } from "./image_field.js";
 import { selectField, element, debounce, isAbortError, messageOf } from "./elements.js";
 import { formatSigned } from "./matrices.js";
 import { ModelChooser } from "./text_input.js";
@@ -13,9 +14,14 @@ import { ModelChooser } from "./text_input.js";
 const PAUSE = 350;
 
 /**
- * A field of the form: its element, its input, and its value (undefined if it is empty).
- * @typedef {{body: HTMLElement, input: HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement, value: () => unknown}} Field
+ * A field of the form: its element, its input, its value (undefined if it is empty), and what to do after its input was restored.
+ * @typedef {{
+ *   body: HTMLElement, input: HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement, value: () => unknown, restored?: () => void,
+ * }} Field
  */
+
+/** Browsers limit the size of what is saved with a history entry; larger inputs, such as photos, are not saved. */
+const MOST_SAVED = 100_000;
 
 class Predict {
   /** @param {Page} page @param {ReaderFacts[]} models */
@@ -41,7 +47,11 @@ class Predict {
   setFields() {
     const saved = this.page.savedInputs.get("predict") ?? {};
     this.fields = makeFields(this.schema, () => this.changed());
-    for (const [name, { input }] of this.fields) if (saved[name] !== undefined) input.value = saved[name];
+    for (const [name, { input, restored }] of this.fields) {
+      if (saved[name] === undefined) continue;
+      input.value = saved[name];
+      restored?.();
+    }
     this.form.replaceChildren(...this.fields.map(([, { body }]) => body));
     this.run();
   }
@@ -58,7 +68,8 @@ class Predict {
   }
 
   save() {
-    const typed = Object.fromEntries(this.fields.map(([name, { input }]) => [name, input.value]));
+    const values = this.fields.map(([name, { input }]) => [name, input.value]);
+    const typed = Object.fromEntries(values.filter(([, value]) => value.length <= MOST_SAVED));
     this.page.savedInputs.set("predict", { model: this.chooser.model, ...typed });
   }
 
@@ -193,6 +204,7 @@ function makeFields(schema, changed) {
  * @returns {Field}
  */
 function makeField(title, schema, changed) {
+  if (schema.contentMediaType?.startsWith("image/")) return imageField(title, changed);
   const about = [schema.description, isLines(schema) ? "One per line." : ""].filter(Boolean).join(" ");
   const hint = about ? [element("p", { class: "heed-hint" }, about)] : [];
   if (schema.enum) {
@@ -228,7 +240,10 @@ export function panel(page, models, start) {
   const given = [start.text, start.second];
   if (start.text && !page.savedInputs.get("predict")) {
     const named = predict.schema.type === "object" ? parseObject(start.text) : null;
-    predict.fields.forEach(([name, { input }], i) => (input.value = named ? fieldText(named[name]) : given[i] ?? ""));
+    predict.fields.forEach(([name, { input, restored }], i) => {
+      input.value = named ? fieldText(named[name]) : given[i] ?? "";
+      restored?.();
+    });
     predict.run();
   }
   return { name: "predict", title: "Predict", body: predict.body, show: () => predict.chooser.restoreSubject(), hasInput: true };

@@ -85,6 +85,7 @@
  * @property {Schema} [items]
  * @property {Schema[]} [anyOf]
  * @property {(string | number)[]} [enum]
+ * @property {string} [contentMediaType] the type of the data URI that a text is
  * @property {number} [minItems]
  * @property {number} [maxItems]
  */

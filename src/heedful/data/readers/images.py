@@ -1,0 +1,234 @@
+"""Images: files that Pillow reads, data URIs, folders with a folder for each class, and IDX files.
+
+Every image becomes an array of bytes of one size, and a PNG in a data URI, which needs no file.
+"""
+
+import base64
+import binascii
+import io
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from heedful.basics.errors import UserError
+from heedful.data.readers.kinds import extension
+from heedful.data.readers.labelled import read_labelled
+from heedful.data.readers.opening import open_input
+
+Colours = Literal["grey", "rgb"]
+URI = "data:image/png;base64,"
+ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+"""The endings of images in folders."""
+MOST_PIXELS = 1 << 26
+"""Of one image; a small file can claim to be much larger."""
+_IDX_BYTES = b"\0\0\x08"
+_WIDE = ("I;16", "I;16B", "I;16L", "I", "F")
+"""Pillow's modes of more than a byte for each value."""
+
+
+class Form(NamedTuple):
+    """The form that all images are brought into."""
+
+    rows: int
+    columns: int
+    colours: Colours
+
+    @property
+    def channels(self) -> int:
+        """1 for grey, 3 for colours."""
+        return 1 if self.colours == "grey" else 3
+
+
+def decoded(data: bytes, form: Form, where: str) -> NDArray[np.uint8]:
+    """An image as ``[rows, columns, channels]``.
+
+    The largest part of the middle that has the shape of ``form`` is scaled to its size. Transparent
+    parts become white. A photo is turned as its EXIF orientation says.
+
+    Args:
+        data: a file's bytes.
+        form: the size and colours.
+        where: the image, for messages.
+
+    Raises:
+        UserError: the bytes are no image that can be read, or it is too large.
+    """
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise UserError(
+                    f"{where}: {image.width:,} × {image.height:,} pixels are too many; at most "
+                    f"{MOST_PIXELS:,} in all"
+                )
+            if image.mode in _WIDE:
+                raise UserError(f"{where}: more than 8 bits a value; convert the image to 8 bits")
+            turned = ImageOps.exif_transpose(image)
+            plain = _without_transparency(turned).convert("L" if form.channels == 1 else "RGB")
+    except UnidentifiedImageError as error:
+        raise UserError(f"{where}: not an image that can be read (PNG, JPEG, …)") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"{where}: the image is damaged ({error}); save it again") from error
+    if plain.size != (form.columns, form.rows):
+        plain = ImageOps.fit(plain, (form.columns, form.rows), Image.Resampling.BILINEAR)
+    return np.asarray(plain, np.uint8).reshape(form.rows, form.columns, form.channels)
+
+
+def _without_transparency(image: Image.Image) -> Image.Image:
+    if "A" not in image.getbands() and "transparency" not in image.info:
+        return image
+    own = image.convert("RGBA")
+    white = Image.new("RGBA", own.size, "white")
+    white.alpha_composite(own)
+    return white.convert("RGB")
+
+
+def encoded(pixels: NDArray[np.uint8]) -> str:
+    """A PNG of ``pixels [rows, columns, channels]`` as a data URI."""
+    own = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    file = io.BytesIO()
+    Image.fromarray(own).save(file, "png")
+    return URI + base64.b64encode(file.getvalue()).decode()
+
+
+def data_of(uri: str, where: str = "the image") -> bytes:
+    """The bytes in a data URI.
+
+    Raises:
+        UserError: it is not a data URI of an image in base64.
+    """
+    head, comma, body = uri.partition(",")
+    if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
+        raise UserError(f"{where}: not a data URI, such as {URI}…")
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UserError(f"{where}: the base64 of the data URI is damaged") from error
+
+
+def as_uri(path: str | Path) -> str:
+    """The bytes of an image file as a data URI.
+
+    Raises:
+        UserError: the file cannot be read, or it is no image.
+    """
+    data = _bytes_in(path)
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            kind = Image.MIME.get(image.format or "", "image/png")
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path}: not an image that can be read (PNG, JPEG, …)") from error
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def read_image(path: str | Path, form: Form) -> NDArray[np.uint8]:
+    """The image in a file; see :func:`decoded`.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return decoded(_bytes_in(path), form, str(path))
+
+
+def _bytes_in(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read the image {path}: {error.strerror or error}") from error
+
+
+class LabelledImage(NamedTuple):
+    """An image with its label."""
+
+    pixels: NDArray[np.uint8]
+    label: str
+
+
+def read_images(
+    path: str, form: Form, *, image: str, label: str, encoding: str | None = None
+) -> Iterator[LabelledImage]:
+    """The labelled images of a file or a folder.
+
+    A folder has a folder for each label. A table (CSV, TSV, JSON lines) has columns with the path
+    of an image, relative to the table, and its label. An IDX file of images has its labels beside
+    it, in a file with ``labels-idx1`` instead of ``images-idx3`` in its name (LeCun et al.,
+    MNIST).
+
+    Args:
+        path: the file, the folder, or ``-`` for standard input.
+        form: the form of the images.
+        image: the table's column of paths.
+        label: the table's column of labels.
+        encoding: of the table; UTF-8 by default.
+
+    Raises:
+        UserError: a file is missing or invalid.
+    """
+    if path != "-" and Path(path).is_dir():
+        for one in image_files(path):
+            yield LabelledImage(read_image(one, form), one.parent.relative_to(path).as_posix())
+    elif "images-idx3" in Path(path).name:
+        yield from _read_idx(Path(path), form)
+    else:
+        base = Path() if path == "-" else Path(path).parent
+        for found in read_labelled(path, text=(image,), label=label, encoding=encoding):
+            yield LabelledImage(read_image(base / found.texts[0], form), found.label)
+
+
+def image_files(folder: str | Path) -> list[Path]:
+    """The images in the folders of a folder, in order of their paths.
+
+    Raises:
+        UserError: there is none, or one is in no folder of its own.
+    """
+    found = sorted(one for one in Path(folder).rglob("*") if extension(str(one)) in ENDINGS)
+    if not found:
+        raise UserError(f"{folder}: no images ({', '.join(ENDINGS)}) in this folder")
+    beside = [one for one in found if one.parent == Path(folder)]
+    if beside:
+        raise UserError(
+            f"{beside[0]}: not in a folder with the name of its label; move it into one"
+        )
+    return found
+
+
+def _read_idx(path: Path, form: Form) -> Iterator[LabelledImage]:
+    beside = _labels_beside(path)
+    images, labels = _idx(path, 3), _idx(beside, 1)
+    if len(images) != len(labels):
+        raise UserError(f"{path} has {len(images):,} images, but {beside} {len(labels):,} labels")
+    for number, (pixels, label) in enumerate(zip(images, labels, strict=True), 1):
+        fits = form.channels == 1 and pixels.shape == (form.rows, form.columns)
+        if not fits:
+            whole = data_of(encoded(pixels[..., None]))
+            pixels = decoded(whole, form, f"{path}, image {number:,}")
+        yield LabelledImage(pixels.reshape(form.rows, form.columns, form.channels), str(label))
+
+
+def _labels_beside(path: Path) -> Path:
+    """The file of the labels of an IDX file of images; each may be packed in its own way."""
+    plain = path.name.removesuffix(".gz").removesuffix(".xz")
+    name = plain.replace("images-idx3", "labels-idx1")
+    for packing in ("", ".gz", ".xz"):
+        found = path.with_name(name + packing)
+        if found.is_file():
+            return found
+    raise UserError(f"{path}: its labels, {name}, are not beside it")
+
+
+def _idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """The array in an IDX file of bytes, plain, gzip or xz."""
+    with open_input(path) as file:
+        data = b"".join(file.chunks())
+    start = 4 + 4 * dimensions
+    if not data.startswith(_IDX_BYTES) or data[3:4] != bytes([dimensions]) or len(data) < start:
+        raise UserError(f"{path}: not an IDX file of bytes with {dimensions} dimensions")
+    sizes = struct.unpack(f">{dimensions}I", data[4:start])
+    values = np.frombuffer(data, np.uint8, offset=start)
+    if values.size != int(np.prod(sizes, dtype=np.int64)):
+        raise UserError(f"{path}: {values.size:,} values, but the sizes {sizes}; copy it again")
+    return values.reshape(sizes)

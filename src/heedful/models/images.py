@@ -1,0 +1,60 @@
+"""The base class of models that classify images.
+
+Shapes: B images, H rows, W columns, C channels (1 grey, 3 colours), N classes.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class ImageShape(NamedTuple):
+    """The size of all images of a run."""
+
+    rows: int
+    columns: int
+    channels: int
+
+
+class ImageModel(nn.Module):
+    """Base of models that classify images; a subclass implements :meth:`forward`."""
+
+    grid: tuple[int, int] = (1, 1)
+    """Rows and columns of the cells that the axis "image" of its attention has."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits ``[B, N]`` of ``images [B, H, W, C]`` of bytes."""
+        raise NotImplementedError
+
+    def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
+        """Module → the axes of its queries and keys; "image" are the cells of :attr:`grid`."""
+        return {}
+
+
+def centred(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Bytes as numbers from −1 to 1.
+
+    Example:
+        >>> centred(torch.tensor([0, 255], dtype=torch.uint8))
+        tensor([-1.,  1.])
+    """
+    return images.to(dtype) / 127.5 - 1
+
+
+def in_patches(images: Tensor, size: int) -> Tensor:
+    """The values of square patches, row by row, ``[B, H W / size², size² C]``.
+
+    Args:
+        images: ``[B, H, W, C]``; H and W are multiples of ``size``.
+        size: the side of a patch.
+
+    Example:
+        >>> in_patches(torch.arange(8).reshape(1, 2, 4, 1), 2)
+        tensor([[[0, 1, 4, 5],
+                 [2, 3, 6, 7]]])
+    """
+    rows, columns, channels = images.shape[1:]
+    cut = images.reshape(-1, rows // size, size, columns // size, size, channels)
+    return cut.permute(0, 1, 3, 2, 4, 5).reshape(len(images), -1, size * size * channels)

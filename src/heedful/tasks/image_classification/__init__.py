@@ -1,0 +1,130 @@
+"""The label of an image."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from heedful.basics.errors import UserError
+from heedful.tasks.column_spec import ColumnSpec
+from heedful.tasks.spec import Command, maps_of, register
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from heedful.data.columns import Codec
+    from heedful.models import ImageModel
+    from heedful.tasks.image_classification.examples import Named, Seen
+    from heedful.tasks.image_classification.predictor import ImageClassifier
+    from heedful.tasks.image_classification.recipe import ImageRecipe
+    from heedful.tasks.image_classification.training import ImageTask
+
+
+class ImageClassification(ColumnSpec):
+    """One label for each image."""
+
+    name = "image-classification"
+    place = 60
+    command = "classify-images"
+    does = "classifies images"
+    train_option = "classify-images"
+    corpus = "a folder with a folder of images for each label, or a table with paths and labels"
+    reading_settings = ("encoding",)
+    reads_folders = True
+
+    def recipe_type(self) -> "type[ImageRecipe]":
+        from heedful.tasks.image_classification.recipe import ImageRecipe
+
+        return ImageRecipe
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.image_classification.default_recipe import choose
+
+        return choose(files, **settings)
+
+    def input_type(self) -> "type[Seen]":
+        from heedful.tasks.image_classification.examples import Seen
+
+        return Seen
+
+    def read_argument(self, text: str) -> str:
+        """A JSON object as it is; the path of a file as an object with its contents."""
+        from heedful.tasks.image_classification.command import seen_in
+
+        return text if text.lstrip().startswith("{") else seen_in(text).model_dump_json()
+
+    def files_of(self, folder: str) -> "list[Path]":
+        from heedful.data.readers.images import image_files
+
+        return image_files(folder)
+
+    def known(self, examples: Iterable["Named"], recipe: Any) -> dict[str, Any]:
+        labels = {one.label for one in examples}
+        if len(labels) < 2:
+            raise UserError(
+                f"all training images have the label {', '.join(labels) or '(none)'}; there must "
+                "be at least two labels"
+            )
+        return {"labels": sorted(labels), "form": list(recipe.data.form)}
+
+    def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
+        from heedful.data import columns
+
+        return {"image": columns.image(), "label": columns.label(len(known["labels"]) + 1)}
+
+    def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        from heedful.data.readers.images import Form, data_of, decoded
+
+        row = {"image": decoded(data_of(example.image), Form(*known["form"]), "the image")}
+        label = getattr(example, "label", None)
+        if label is None:
+            return row
+        labels = known["labels"]
+        return {**row, "label": labels.index(label) if label in labels else len(labels)}
+
+    def fresh_model(self, run: Any) -> "ImageModel":
+        from heedful.data.readers.images import Form
+        from heedful.models import ImageShape, build_image_model
+
+        known = run.facts["known"]
+        form = Form(*known["form"])
+        shape = ImageShape(form.rows, form.columns, form.channels)
+        try:
+            return build_image_model(run.recipe.model, shape, len(known["labels"]))
+        except ValueError as error:
+            raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
+
+    def task_type(self) -> "type[ImageTask]":
+        from heedful.tasks.image_classification.training import ImageTask
+
+        return ImageTask
+
+    def build_task(
+        self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "ImageTask":
+        from heedful.data.store import Store
+
+        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
+        stores = (train, held_out if len(held_out) else None)
+        labels = len(run.facts["known"]["labels"])
+        made = self.task_type()
+        return made(model, training, labels, stores, device=device, precision=precision)
+
+    def predictor_type(self) -> "type[ImageClassifier]":
+        from heedful.tasks.image_classification.predictor import ImageClassifier
+
+        return ImageClassifier
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        return {"maps": maps_of(predictor.model), "labels": predictor.known["labels"]}
+
+    def reference(self, example: "Named") -> str:
+        return example.label
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.image_classification.command import ImageOptions, run
+
+        return [Command(self.command, ImageOptions, run)]
+
+
+register(ImageClassification())

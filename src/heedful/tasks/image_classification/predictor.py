@@ -1,0 +1,76 @@
+"""Classifies images, and shows which parts of them were attended to.
+
+Shapes: B images, N classes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.data.readers.images import Form, data_of, decoded
+from heedful.inference import Axis, Media, Trace
+from heedful.inference.tracing import Decision, Described
+from heedful.models import ImageModel
+from heedful.tasks.column_predictor import ColumnPredictor
+from heedful.tasks.image_classification.examples import Seen
+from heedful.tasks.image_classification.training import images_of
+
+_SHOWN = 5
+
+
+class ImageLabel(NamedTuple):
+    """The label of an image."""
+
+    label: str
+    log_probability: float
+    """Natural logarithm of its probability."""
+    others: list[tuple[str, float]]
+    """The most probable labels with their log-probabilities, the first one included."""
+
+    def __str__(self) -> str:
+        return self.label
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a value that :mod:`json` can write."""
+        others = [{"label": label, "log_probability": own} for label, own in self.others]
+        return {"label": self.label, "log_probability": self.log_probability, "labels": others}
+
+
+class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
+    """Classifies images with a trained model."""
+
+    def answer(self, inputs: Sequence[Seen]) -> list[ImageLabel]:
+        """One label for each of some images."""
+        best = self._scores(inputs).topk(min(_SHOWN, len(self.known["labels"])), 1)
+        return [
+            ImageLabel(names[0], values[0], list(zip(names, values, strict=True)))
+            for names, values in (
+                ([self.known["labels"][one] for one in places], values)
+                for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            )
+        ]
+
+    def _scores(self, inputs: Sequence[Seen]) -> Tensor:
+        """Log-probabilities ``[B, N]``."""
+        logits: Tensor = self.model(images_of(self.batch(inputs)))
+        return logits.float().log_softmax(1)
+
+    def trace(self, seen: Seen, relevance: bool = True) -> Trace:
+        """What the model attends to in an image.
+
+        Args:
+            seen: the image.
+            relevance: whether to add relevance maps.
+        """
+        pixels = decoded(data_of(seen.image), Form(*self.known["form"]), "the image")
+        own = torch.from_numpy(pixels.copy())
+        shown = Media.picture(own[..., 0] if own.shape[-1] == 1 else own)
+        axes = {"image": Axis("image", extent=self.model.grid, media=shown)}
+        [found] = self.predict([seen])
+
+        def decide() -> Decision:
+            return Decision([found.label], self._scores([seen]).max(1).values)
+
+        return self.traced(Described(found.label, axes), decide, relevance=relevance)

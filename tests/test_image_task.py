@@ -1,0 +1,383 @@
+"""Labels of images: reading, training, the command, evaluation, the trace, bad input."""
+
+import base64
+import gzip
+import io
+import json
+import lzma
+import struct
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+import typer
+from PIL import Image
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+import heedful
+from heedful.basics.errors import UserError
+from heedful.cli import evaluate, plot, predict, task_commands, view
+from heedful.cli import train as train_command
+from heedful.data.readers.images import (
+    Form,
+    as_uri,
+    data_of,
+    decoded,
+    encoded,
+    image_files,
+    read_image,
+    read_images,
+)
+from heedful.serving import make_application
+from heedful.serving.loading import load_all
+from heedful.tasks.spec import Opening, spec_of_run
+from page_help import needs_browser, opened
+from serving_help import running
+
+RECIPE: dict[str, Any] = {
+    "task": "image-classification",
+    "data": {
+        "train": "train",
+        "validation": "test",
+        "test": "test",
+        "size": [12, 12],
+        "colours": "rgb",
+    },
+    "model": {
+        "kind": "perceiver", "patch_size": 3, "bands": 4, "latents": 4, "latent_size": 16,
+        "layers": 1, "heads": 2, "ffn_size": 32, "dropout": 0.0,
+    },
+    "training": {
+        "learning_rate": 0.005,
+        "warmup_steps": 10,
+        "schedule": "constant",
+        "max_steps": 90,
+        "validate_every": 30,
+        "checkpoint_every": 30,
+        "batch_tokens": 24 * 432,
+        "choose_by": "accuracy",
+        "precision": "float32",
+        "device": "cpu",
+        "threads": 1,
+    },
+}  # fmt: skip
+GREY, COLOURS = Form(8, 6, "grey"), Form(8, 6, "rgb")
+
+
+def pixels(rng: np.random.Generator, label: str) -> Any:
+    """Noise with a bright square at the left or the right."""
+    image = rng.integers(0, 90, (12, 12, 3), dtype=np.uint8)
+    row = int(rng.integers(0, 8))
+    first = int(rng.integers(0, 2)) + (0 if label == "left" else 7)
+    image[row : row + 4, first : first + 4] = 230
+    return image
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(1)
+    for part, count in (("train", 60), ("test", 15)):
+        for label in ("left", "right"):
+            (place / part / label).mkdir(parents=True)
+            for number in range(count):
+                path = place / part / label / f"{number}.png"
+                Image.fromarray(pixels(rng, label)).save(path)
+    assert heedful.train(RECIPE, place / "run", data=place)
+    return place
+
+
+def invoke(*arguments: str, **how: Any) -> Any:
+    app = typer.Typer()
+    for one in (task_commands, evaluate, plot, predict, train_command, view):
+        one.register(app)
+    return CliRunner().invoke(app, list(arguments), **how)
+
+
+# Reading
+
+
+def test_images_become_bytes_of_one_form() -> None:
+    rng = np.random.default_rng(2)
+    raw = rng.integers(0, 256, (8, 6, 3), dtype=np.uint8)
+    same = decoded(data_of(encoded(raw)), COLOURS, "it")
+    np.testing.assert_array_equal(same, raw)
+    grey = decoded(data_of(encoded(raw)), GREY, "it")
+    luma = raw @ np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
+    assert abs(grey[..., 0] - luma).max() <= 1
+    wide = np.concatenate([np.zeros_like(raw), raw, np.zeros_like(raw)], 1)
+    np.testing.assert_array_equal(decoded(data_of(encoded(wide)), COLOURS, "it"), raw)
+    large = raw.repeat(3, 0).repeat(3, 1)
+    assert decoded(data_of(encoded(large)), COLOURS, "it").shape == (8, 6, 3)
+
+
+def saved(image: Image.Image, **how: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, how.pop("format", "png"), **how)
+    return file.getvalue()
+
+
+def test_transparent_parts_are_white_and_photos_are_turned() -> None:
+    clear = saved(Image.new("RGBA", (6, 8), (255, 0, 0, 0)))
+    assert (decoded(clear, COLOURS, "it") == 255).all()
+    palette = Image.new("P", (6, 8), 0)
+    assert (decoded(saved(palette, transparency=0), GREY, "it") == 255).all()
+    photo, exif = Image.new("RGB", (8, 6), "black"), Image.Exif()
+    photo.paste("white", (0, 0, 4, 6))  # the left half
+    exif[0x0112] = 6  # to be turned by 90° to the right
+    found = decoded(saved(photo, format="jpeg", exif=exif, quality=100), GREY, "it")
+    assert found[:4].min() > 200  # the upper half
+    assert found[4:].max() < 50
+
+
+def write_idx(path: Path, values: Any) -> None:
+    head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+    packs = {".gz": gzip.compress, ".xz": lzma.compress}
+    path.write_bytes(packs.get(path.suffix, bytes)(head + values.tobytes()))
+
+
+@pytest.mark.parametrize("packing", [("", ".gz"), (".xz", ".gz"), (".gz", "")])
+def test_idx_files_have_their_labels_beside_them(tmp_path: Path, packing: Any) -> None:
+    rng = np.random.default_rng(4)
+    images, labels = rng.integers(0, 256, (3, 8, 6), dtype=np.uint8), np.array([7, 0, 2], np.uint8)
+    path = tmp_path / f"t-images-idx3-ubyte{packing[0]}"
+    write_idx(path, images)
+    write_idx(tmp_path / f"t-labels-idx1-ubyte{packing[1]}", labels)
+    found = list(read_images(str(path), GREY, image="", label=""))
+    assert [one.label for one in found] == ["7", "0", "2"]
+    np.testing.assert_array_equal(np.stack([one.pixels[..., 0] for one in found]), images)
+    [first, *_] = read_images(str(path), COLOURS, image="", label="")
+    np.testing.assert_array_equal(first.pixels, images[0, ..., None].repeat(3, -1))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_tables_name_images_relative_to_themselves(
+    folder: Path, tmp_path: Path, ending: str
+) -> None:
+    rows = [("train/left/0.png", "left"), ("train/right/3.png", "right")]
+    lines = [json.dumps({"file": path, "side": label}) for path, label in rows]
+    if ending != "jsonl":
+        lines = [("," if ending == "csv" else "\t").join(row) for row in [("file", "side"), *rows]]
+    table = folder / f"some.{ending}"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    form = Form(12, 12, "rgb")
+    found = list(read_images(str(table), form, image="file", label="side"))
+    assert [one.label for one in found] == ["left", "right"]
+    np.testing.assert_array_equal(found[1].pixels, read_image(folder / rows[1][0], form))
+
+
+BAD = {
+    "no image": (b"hello", "not an image"),
+    "half an image": (saved(Image.effect_noise((90, 90), 50))[:2000], "damaged"),
+    "16 bits": (saved(Image.new("I;16", (6, 8))), "more than 8 bits"),
+    "too large": (saved(Image.new("1", (9000, 9000))), "too many"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), BAD.values(), ids=BAD)
+def test_what_is_no_image_is_refused_in_one_line(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "it.png"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=message) as raised:
+        read_image(path, GREY)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read the image .*none\.png"):
+        read_image(tmp_path / "none.png", GREY)
+    with pytest.raises(UserError, match="no images"):
+        image_files(tmp_path)
+    Image.new("L", (3, 3)).save(tmp_path / "beside.png")
+    with pytest.raises(UserError, match=r"beside\.png: not in a folder"):
+        image_files(tmp_path)
+    idx = tmp_path / "a-images-idx3-ubyte"
+    write_idx(idx, np.zeros((2, 8, 6), np.uint8))
+    with pytest.raises(UserError, match="a-labels-idx1-ubyte, are not beside it"):
+        list(read_images(str(idx), GREY, image="", label=""))
+    write_idx(tmp_path / "a-labels-idx1-ubyte", np.zeros(3, np.uint8))
+    with pytest.raises(UserError, match=r"has 2 images, but .* 3 labels"):
+        list(read_images(str(idx), GREY, image="", label=""))
+    idx.write_bytes(idx.read_bytes()[:-1])
+    with pytest.raises(UserError, match="95 values, but the sizes"):
+        list(read_images(str(idx), GREY, image="", label=""))
+
+
+@pytest.mark.parametrize("uri", ["image.png", "data:text/html;base64,AA==", "data:image/png,AA"])
+def test_only_data_uris_are_inputs(folder: Path, uri: str) -> None:
+    """A path would let users of a server read its files."""
+    with pytest.raises(UserError, match="not a data URI"):
+        heedful.load(folder / "run", device="cpu").predict([{"image": uri}])
+
+
+# Training and use
+
+
+def test_it_learns_where_the_square_is(folder: Path) -> None:
+    run, spec = spec_of_run(folder / "run")
+    found = spec.evaluate(run, None, None, Opening(device="cpu"))
+    assert found.figures["accuracy"].value > 90
+    predictor = heedful.load(folder / "run", device="cpu")
+    [label] = predictor.predict([{"image": as_uri(folder / "test/left/2.png")}])
+    assert label.label == "left"
+    told = json.loads(json.dumps(label.to_json()))
+    assert [one["label"] for one in told["labels"]] == ["left", "right"]
+    total = sum(np.exp(one["log_probability"]) for one in told["labels"])
+    assert total == pytest.approx(1, abs=1e-5)
+
+
+def test_a_stopped_training_is_resumed_exactly(folder: Path) -> None:
+    first = {**RECIPE["training"], "max_steps": 40}
+    heedful.train({**RECIPE, "training": first}, folder / "stopped", data=folder)
+    assert heedful.train(RECIPE, folder / "stopped", data=folder)
+    one, other = (
+        load_file(folder / run / "checkpoints" / "step-00000090" / "model.safetensors")
+        for run in ("run", "stopped")
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_other_images_in_the_folder_are_noticed(folder: Path) -> None:
+    """A run is not resumed with other data."""
+    more = folder / "train" / "left" / "more.png"
+    Image.new("RGB", (12, 12)).save(more)
+    try:
+        longer = {**RECIPE["training"], "max_steps": 120}
+        with pytest.raises(UserError, match="train"):
+            heedful.train({**RECIPE, "training": longer}, folder / "run", data=folder)
+    finally:
+        more.unlink()
+
+
+def test_the_command_has_a_line_for_each_image(folder: Path) -> None:
+    paths = [str(folder / f"test/{label}/{number}.png") for number in (1, 4) for label in
+             ("left", "right")]  # fmt: skip
+    done = invoke("classify-images", str(folder / "run"), *paths)
+    assert done.stdout.split() == ["left", "right"] * 2
+    piped = "".join(f"{path}\n" for path in [paths[0], "", *paths[1:]])
+    done = invoke("classify-images", str(folder / "run"), input=piped)
+    assert done.stdout.split("\n") == ["left", "", "right", "left", "right", ""]
+    done = invoke("classify-images", str(folder / "run"), "--json", paths[0])
+    assert json.loads(done.stdout)["image"] == paths[0]
+    done = invoke("classify-images", str(folder / "run"), paths[0], "none.png")
+    assert done.exit_code != 0
+    assert "cannot read the image none.png" in str(done.exception)
+    done = invoke("predict", str(folder / "run"), input=f"{paths[1]}\n")
+    assert done.stdout == "right\n"
+    drawn = folder / "drawn.svg"
+    assert invoke("plot", str(folder / "run"), paths[0], "--output", str(drawn)).exit_code == 0
+    assert "<svg" in drawn.read_text(encoding="utf-8")
+    made = folder / "view.html"
+    assert invoke("view", str(folder / "run"), paths[0], "--output", str(made)).exit_code == 0
+    assert "data:image/png" in made.read_text(encoding="utf-8")
+
+
+def test_the_trace_lies_over_the_image(folder: Path, tmp_path: Path) -> None:
+    path = folder / "test" / "right" / "0.png"
+    out = tmp_path / "it.safetensors"
+    invoke("classify-images", str(folder / "run"), str(path), "--trace", str(out))
+    trace = heedful.inference.Trace.load(out)
+    axis = trace.axes["image"]
+    assert (axis.kind, axis.extent) == ("image", (4, 4))
+    shown = np.asarray(Image.open(io.BytesIO(axis.media.data)))
+    np.testing.assert_array_equal(shown, np.asarray(Image.open(path)))
+    one = trace["array.reads.0.attention"]
+    assert (one.query_axis, one.key_axis) == ("latents", "image")
+    torch.testing.assert_close(one.weights.sum(-1), torch.ones(1, 4))
+
+
+def test_a_batch_is_classified_like_single_images(folder: Path) -> None:
+    predictor = heedful.load(folder / "run", device="cpu")
+    rows = [{"image": as_uri(one)} for one in sorted((folder / "test").rglob("*.png"))[:9]]
+    for row, found in zip(rows, predictor.predict(rows), strict=True):
+        [alone] = predictor.predict([row])
+        assert alone.label == found.label
+        assert alone.log_probability == pytest.approx(found.log_probability, abs=1e-5)
+
+
+def test_a_recipe_is_chosen_for_a_folder(folder: Path, tmp_path: Path) -> None:
+    done = invoke(
+        *("train", "--task", "classify-images", "--data", str(folder / "train")),
+        *("--out", str(tmp_path / "run"), "--set", "training.max_steps=2", "--threads", "1"),
+        *("--set", "model.channels=2", "--device", "cpu"),
+    )
+    assert done.exit_code == 0, done.exception
+    run, _ = spec_of_run(tmp_path / "run")
+    assert run.facts["known"] == {"labels": ["left", "right"], "form": [32, 32, "rgb"]}
+    counts = [run.facts["data"][part] for part in ("train", "validation", "test")]
+    assert sum(counts) == 120
+    assert min(counts) > 0
+
+
+REFUSED = {
+    "patches": ({"model": {"patch_size": 5}}, "cannot be cut into patches of 5"),
+    "one label": ({"data": {"train": "only"}}, "at least two labels"),
+    "no folder": ({"data": {"train": "nowhere"}}, "does not exist"),
+    "size": ({"data": {"size": [0, 3]}}, "greater than or equal to 1"),
+    "even kernel": ({"model": {"kind": "convolutional", "kernel_size": 4}}, "no centre"),
+}
+
+
+@pytest.mark.parametrize(("changed", "message"), REFUSED.values(), ids=REFUSED)
+def test_recipes_that_cannot_work_are_refused(
+    folder: Path, tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    (folder / "only" / "left").mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (12, 12)).save(folder / "only" / "left" / "1.png")
+    recipe = {**RECIPE, "data": {**RECIPE["data"], **changed.get("data", {})}}
+    model = changed.get("model", {})
+    recipe["model"] = model if "kind" in model else {**RECIPE["model"], **model}
+    with pytest.raises(UserError, match=message) as raised:
+        heedful.train(recipe, tmp_path / "run", data=folder)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Any:
+    served = load_all([folder / "run"], [], several=True, device="cpu")
+    with running(make_application(served)) as one:
+        yield one
+
+
+def test_a_server_reads_data_uris_and_no_files(folder: Path, address: str) -> None:
+    path = folder / "test/left/0.png"
+    image = base64.b64encode(path.read_bytes()).decode()
+    good = {"image": f"data:image/png;base64,{image}"}
+    answer = httpx.post(f"{address}/api/predict/run", json={"inputs": [good]})
+    assert answer.json()["results"][0]["label"] == "left"
+    traced = httpx.post(f"{address}/api/trace", json={"model": "run", "input": good})
+    assert traced.status_code == 200, traced.text
+    for bad in ({"image": str(path)}, {"image": ""}, {"image": "data:image/png;base64,AAAA"}):
+        for url, body in (
+            ("predict/run", {"inputs": [bad]}),
+            ("trace", {"model": "run", "input": bad}),
+        ):
+            answer = httpx.post(f"{address}/api/{url}", json=body)
+            assert answer.status_code == 400, answer.text
+    for text in (str(path), json.dumps({"image": str(path)})):
+        answer = httpx.post(f"{address}/api/trace", json={"model": "run", "source": text})
+        assert answer.status_code in (400, 422), answer.text
+
+
+@needs_browser()
+def test_the_page_classifies_an_image_that_is_chosen(
+    chromium: Any, folder: Path, address: str
+) -> None:
+    with opened(chromium, address) as it:
+        assert it.page.locator(".heed-chosen-image").is_hidden()
+        it.page.set_input_files("input[type=file]", folder / "test/right/2.png")
+        it.page.wait_for_selector(".heed-result dd >> text=right")
+        assert it.page.locator(".heed-chosen-image").get_attribute("alt") == "2.png"
+        it.tab("steps")
+        it.page.wait_for_selector("main > :not([hidden]) svg image")
+        it.tab("predict")
+        it.page.reload()
+        it.page.wait_for_selector(".heed-result dd >> text=right")  # saved in the history entry
+        it.page.click("text=Clear")
+        it.page.locator(".heed-output").wait_for(state="hidden")
+        it.page.set_input_files("input[type=file]", folder / "some.csv")
+        assert "some.csv is not an image" in it.page.inner_text(".heed-image-field .heed-notice")
