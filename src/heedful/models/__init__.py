@@ -22,6 +22,7 @@ from heedful.models import (
     recurrent_encoder,
     recurrent_language,
     recurrent_sequences,
+    story_machine,
     story_transformer,
     turing_machine,
 )
@@ -68,6 +69,7 @@ MODULES = (
     recurrent_sequences,
     memory_network,
     story_transformer,
+    story_machine,
     image_convolutional,
     image_perceiver,
 )

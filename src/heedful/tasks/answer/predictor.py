@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.attention import watch
 from heedful.basics.notices import once
 from heedful.inference import Axis, Trace
-from heedful.inference.tracing import Decision, Described
+from heedful.inference.tracing import END_LABEL, Decision, Described
 from heedful.models import StoryModel
 from heedful.tasks.answer.encoding import kept_facts, words_of
 from heedful.tasks.answer.examples import Asked
@@ -120,12 +120,19 @@ class StoryPredictor(ColumnPredictor[StoryModel, Asked, Answer]):
         """
         [found] = self.predict([asked])
         facts = kept_facts(asked.story, self.known)
+        vocabulary = words_of(self.known)
+
+        def cut(text: str) -> list[str]:
+            return list(vocabulary.cut(text))
+
+        words = [word for fact in facts for word in cut(fact)]
         hops = [f"hop {number + 1}" for number in range(max(1, len(found.hops)))]
         axes = {
             "hops": Axis("labels", hops, steps=True),
             "facts": Axis("slots", self._labels(asked)),
             "story": Axis("labels", [*facts, asked.question]),
-            "question": Axis("tokens", list(words_of(self.known).cut(asked.question))),
+            "question": Axis("tokens", cut(asked.question)),
+            "steps": Axis("tokens", [*words, *cut(asked.question), END_LABEL], steps=True),
         }
 
         def decide() -> Decision:
