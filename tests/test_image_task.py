@@ -169,6 +169,22 @@ def test_tables_name_images_relative_to_themselves(
     np.testing.assert_array_equal(found[1].pixels, read_image(folder / rows[1][0], form))
 
 
+def test_tables_and_python_data_may_have_data_uris(folder: Path, tmp_path: Path) -> None:
+    rows = [
+        {"image": as_uri(folder / f"train/{label}/{number}.png"), "label": label}
+        for label in ("left", "right")
+        for number in range(4)
+    ]
+    table = tmp_path / "some.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    form = Form(12, 12, "rgb")
+    found = list(read_images(str(table), form, image="image", label="label"))
+    np.testing.assert_array_equal(found[5].pixels, read_image(folder / "train/right/1.png", form))
+    recipe = {**RECIPE, "training": {**RECIPE["training"], "max_steps": 1}}
+    recipe["data"] = {"size": [12, 12], "colours": "rgb"}
+    assert heedful.train(recipe, tmp_path / "run", data={"train": rows, "test": rows})
+
+
 BAD = {
     "no image": (b"hello", "not an image"),
     "half an image": (saved(Image.effect_noise((90, 90), 50))[:2000], "damaged"),

@@ -51,11 +51,21 @@ class ExampleFiles(FileSettings):
         except ValidationError as error:
             raise RowError(first_problem(error, self.example)) from error
 
-    def read(self, files: Sequence[str], encoding: str | None = None) -> Iterator[BaseModel]:
+    def read(self, files: Sequence[str], encoding: str | None = None) -> Iterator[Any]:
         """The examples of files, plain, gzip or xz; UTF-8 unless ``encoding`` is given.
+
+        Tasks with other formats of files override this.
 
         Raises:
             UserError: a line is not a valid example; the message names file, line and field.
+        """
+        return self.read_lines(files, encoding)
+
+    def read_lines(self, files: Sequence[str], encoding: str | None = None) -> Iterator[Any]:
+        """The examples of files of JSON lines, such as those that a run keeps.
+
+        Raises:
+            UserError: as :meth:`read`.
         """
         from heedful.data.readers.labelled import json_objects
         from heedful.data.readers.opening import open_input
@@ -251,7 +261,7 @@ class ColumnSpec(TaskSpec):
         files: Any = getattr(run.recipe, "data")  # noqa: B009 - each task types its own
         if data is None:
             run.require_unchanged("data/test.jsonl")
-            examples = list(files.read([str(run.path / "data" / "test.jsonl")]))
+            examples = list(files.read_lines([str(run.path / "data" / "test.jsonl")]))
         else:
             examples = list(files.read(data, files.encoding))
         if not examples:

@@ -154,9 +154,9 @@ def read_images(
     """The labelled images of a file or a folder.
 
     A folder has a folder for each label. A table (CSV, TSV, JSON lines) has columns with the path
-    of an image, relative to the table, and its label. An IDX file of images has its labels beside
-    it, in a file with ``labels-idx1`` instead of ``images-idx3`` in its name (LeCun et al.,
-    MNIST).
+    of an image, relative to the table, or a data URI, and its label. An IDX file of images has its
+    labels beside it, in a file with ``labels-idx1`` instead of ``images-idx3`` in its name (LeCun
+    et al., MNIST).
 
     Args:
         path: the file, the folder, or ``-`` for standard input.
@@ -176,7 +176,10 @@ def read_images(
     else:
         base = Path() if path == "-" else Path(path).parent
         for found in read_labelled(path, text=(image,), label=label, encoding=encoding):
-            yield LabelledImage(read_image(base / found.texts[0], form), found.label)
+            [named] = found.texts
+            uri = named.startswith("data:")
+            pixels = decoded(data_of(named), form, path) if uri else read_image(base / named, form)
+            yield LabelledImage(pixels, found.label)
 
 
 def image_files(folder: str | Path) -> list[Path]:

@@ -54,20 +54,8 @@ class ImageFiles(ExampleFiles):
 
     def read(self, files: Sequence[str], encoding: str | None = None) -> Iterator[Named]:
         """The examples of files; formats and errors are those of
-        :func:`~heedful.data.readers.images.read_images`.
-
-        A file of examples that a run keeps, JSON lines with data URIs, is read as well.
-        """
+        :func:`~heedful.data.readers.images.read_images`."""
+        names = {"image": self.image, "label": self.label}
         for path in files:
-            if path.endswith(KEPT):
-                for one in super().read([path]):
-                    assert isinstance(one, Named)
-                    yield one
-                continue
-            names = {"image": self.image, "label": self.label}
             for found in read_images(path, self.form, encoding=encoding, **names):
                 yield Named(image=encoded(found.pixels), label=found.label)
-
-
-KEPT = "data/test.jsonl"
-"""Where a run keeps its test examples."""
