@@ -381,13 +381,19 @@ def test_a_server_reads_data_uris_and_no_files(folder: Path, address: str) -> No
 
 @needs_browser()
 def test_the_page_classifies_an_image_that_is_chosen(
-    chromium: Any, folder: Path, address: str
+    chromium: Any, folder: Path, address: str, tmp_path: Path
 ) -> None:
+    table = tmp_path / "some.csv"
+    table.write_text("image,label\n", encoding="utf-8")
     with opened(chromium, address) as it:
         assert it.page.locator(".heed-chosen-image").is_hidden()
         it.page.set_input_files("input[type=file]", folder / "test/right/2.png")
         it.page.wait_for_selector(".heed-result dd >> text=right")
         assert it.page.locator(".heed-chosen-image").get_attribute("alt") == "2.png"
+        pytest.importorskip("axe_playwright_python")
+        from test_page_accessibility import violations
+
+        assert violations(it) == []
         it.tab("steps")
         it.page.wait_for_selector("main > :not([hidden]) svg image")
         it.tab("predict")
@@ -395,5 +401,5 @@ def test_the_page_classifies_an_image_that_is_chosen(
         it.page.wait_for_selector(".heed-result dd >> text=right")  # saved in the history entry
         it.page.click("text=Clear")
         it.page.locator(".heed-output").wait_for(state="hidden")
-        it.page.set_input_files("input[type=file]", folder / "some.csv")
+        it.page.set_input_files("input[type=file]", table)
         assert "some.csv is not an image" in it.page.inner_text(".heed-image-field .heed-notice")
