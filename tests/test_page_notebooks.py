@@ -1,6 +1,6 @@
 """The widget in notebooks: JupyterLab, marimo, and the frames and shadow trees that others use.
 
-JupyterLab and marimo are no dependencies of the tests: ``make notebooks`` installs them.
+The tests do not require JupyterLab and marimo: ``make notebooks`` installs them.
 """
 
 import importlib.util

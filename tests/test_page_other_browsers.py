@@ -1,6 +1,6 @@
 """The page in Firefox and WebKitGTK: the file that is exported, and the page of a server.
 
-These browsers are no requirement of the tests: ``make browsers`` says what to install.
+The tests do not require these browsers: the Makefile says what to install for ``make browsers``.
 """
 
 import importlib.util

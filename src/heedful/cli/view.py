@@ -186,7 +186,7 @@ def _serve(opened: _Opened, options: View) -> None:
             inputs = {"text": shown, "second": target}
             fragment = urlencode({name: value for name, value in inputs.items() if value})
             if len(fragment) > _LONGEST_ADDRESS:
-                notice("the input is too long for the page's address; choose it on the page")
+                notice("the input is too long for the address of the page; enter it on the page")
                 fragment = ""
             page = address_of(listening) + (f"#{fragment}" if fragment else "")
             threading.Timer(0.5, webbrowser.open, [page]).start()

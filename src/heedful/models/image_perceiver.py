@@ -17,7 +17,7 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.latents import fourier_features
 from heedful.models.bert import initialise
 from heedful.models.images import ImageModel, ImageShape, centred, in_patches
-from heedful.models.latent_settings import LatentSettings, initialise_around
+from heedful.models.latent_settings import LatentSettings
 from heedful.models.registry import ImageSettings, register_model
 
 
@@ -71,7 +71,8 @@ class ImagePerceiver(ImageModel):
         self.drop = Dropout(settings.dropout)
         self.array = settings.build_latents(size * size * shape.channels + places.shape[1])
         self.output = nn.Linear(settings.latent_size, classes)
-        initialise_around(self, self.array, initialise)
+        self.apply(initialise)
+        self.array.reset_latents()
 
     def forward(self, images: Tensor) -> Tensor:
         kind = self.output.weight.dtype

@@ -1,9 +1,6 @@
 """The settings of a Perceiver's latents, which are the same for every kind of input."""
 
-from typing import Any
-
 from pydantic import Field, model_validator
-from torch import nn
 
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
@@ -98,9 +95,3 @@ class LatentSettings(Settings):
             cross=self.attention_to_inputs(),
             layers=self.attention_of_layers(),
         )
-
-
-def initialise_around(model: nn.Module, array: LatentArray, initialise: Any) -> None:
-    """Apply ``initialise`` to all modules, then draw the latents anew."""
-    model.apply(initialise)
-    array.reset_latents()

@@ -25,7 +25,7 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.latents import ReadingLayer
 from heedful.models.bert import initialise
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
-from heedful.models.latent_settings import LatentSettings, initialise_around
+from heedful.models.latent_settings import LatentSettings
 from heedful.models.registry import EncoderSettings, register_model
 
 
@@ -110,7 +110,8 @@ class Perceiver(TextEncoder):
             settings.attention_to_inputs(),
             residual=settings.output_queries == "tokens",
         )
-        initialise_around(self, self.array, initialise)
+        self.apply(initialise)
+        self.array.reset_latents()
 
     def encode(self, batch: Sequences) -> Encoded:
         """The vectors of a batch.

@@ -56,7 +56,7 @@ def decoded(data: bytes, form: Form, where: str) -> NDArray[np.uint8]:
         where: the image, for messages.
 
     Raises:
-        UserError: the bytes are no image that can be read, or it is too large.
+        UserError: the bytes are not an image that can be read, or it is too large.
     """
     try:
         with Image.open(io.BytesIO(data)) as image:
@@ -114,7 +114,7 @@ def as_uri(path: str | Path) -> str:
     """The bytes of an image file as a data URI.
 
     Raises:
-        UserError: the file cannot be read, or it is no image.
+        UserError: the file cannot be read, or it is not an image.
     """
     data = _bytes_in(path)
     try:

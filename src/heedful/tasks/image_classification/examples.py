@@ -5,13 +5,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from heedful.basics.limits import MOST_WIDTH
 from heedful.data.readers.images import Colours, Form, encoded, read_images
+from heedful.inference.media import MOST_PIXELS
 from heedful.tasks.column_spec import ExampleFiles
 
 MOST_CHARACTERS = 1 << 25
 """Of the data URI of an image."""
-Side = Annotated[int, Field(ge=1, le=min(MOST_WIDTH, 4096))]
+Side = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
 
 
 class Seen(BaseModel):

@@ -8,7 +8,7 @@ import { embeddedProvider } from "./providers.js";
  */
 export function render({ model, el }) {
   const root = document.createElement("div");
-  // Keys that are typed here are not the notebook's: X would cut its cell. Those with Ctrl, such as Save, still are.
+  // The notebook must not see keys that are typed here: X would cut its cell. It still sees those with Ctrl, such as Ctrl + S.
   root.addEventListener("keydown", (event) => {
     if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
   });
