@@ -16,9 +16,10 @@ test: .venv/installed-test
 # make test-slow: all slow checks, one after the other; some hours on two cores.
 test-slow: combinations notebooks browsers portability sanitize
 
-# make combinations: trains, searches and watches with every combination of parts of attention.
+# make combinations: trains, searches and watches with every combination of parts of attention (hours). SHARE=2/8 tests the second eighth.
+SHARE ?= 1/1
 combinations: .venv/installed-test
-	HEEDFUL_COMBINATIONS=all $(BIN)/python -m pytest -q -n auto tests/test_attention_in_recipes.py
+	OMP_NUM_THREADS=1 HEEDFUL_COMBINATIONS=$(SHARE) $(BIN)/python -m pytest -q -n auto tests/test_attention_combinations.py
 
 # make notebooks: the view of a trace in JupyterLab and marimo, which are installed into .venv.
 notebooks: .venv/installed-test

@@ -1,7 +1,9 @@
 """Tables [model.attention] that cover all pairs of settings."""
 
+import functools
 import itertools
-import os
+import json
+import random
 from typing import Any
 
 from covering import pairwise
@@ -53,26 +55,37 @@ def hybrids() -> list[dict[str, Any]]:
 
 
 def tables() -> list[dict[str, Any]]:
-    """Tables ``[model.attention]``; exponentials of dot products go with a plain sum only."""
-    rows = pairwise(FACTORS)
-    if os.environ.get("HEEDFUL_COMBINATIONS") == "all":
-        every = itertools.product(*FACTORS.values())
-        rows = [dict(zip(FACTORS, row, strict=True)) for row in every]
-    for row in rows:
-        row |= row.pop("heads")
-        if row["positions"] == "transformer-xl" and row["score"] not in ("scaled-dot", "dot"):
-            row |= {"score": "dot", "normalizer": "softmax"}
-        if row["normalizer"] == "plain-sum" and row["positions"] == "transformer-xl":
-            row["normalizer"] = "softmax"
-        if row["normalizer"] == "plain-sum" or row["score"] == "exp-dot":
-            row |= {"normalizer": "plain-sum", "score": "exp-dot"}
-        if "location" in str(row["score"]) and row["positions"] not in ("alibi", "t5"):
-            row["positions"] = "none"
-        if "location" in str(row["score"]):
-            row["query_key_norm"] = "none"
-        if row["mixing"] == "differential":
-            row["join"] = "projection"
-    return [*rows, *hybrids()]
+    """Tables ``[model.attention]`` that cover all pairs, and hybrid models."""
+    return [*map(corrected, pairwise(FACTORS)), *hybrids()]
+
+
+@functools.cache
+def every_table() -> list[dict[str, Any]]:
+    """All tables, each once, in a random order that is always the same; hybrid models last."""
+    rows = (dict(zip(FACTORS, row, strict=True)) for row in itertools.product(*FACTORS.values()))
+    different = {json.dumps(corrected(row)): None for row in rows}
+    found = [json.loads(row) for row in different]
+    random.Random(1).shuffle(found)
+    return [*found, *hybrids()]
+
+
+def corrected(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with values that go together; exponentials of dot products have a plain sum only."""
+    row = dict(row)
+    row |= row.pop("heads")
+    if row["positions"] == "transformer-xl" and row["score"] not in ("scaled-dot", "dot"):
+        row |= {"score": "dot", "normalizer": "softmax"}
+    if row["normalizer"] == "plain-sum" and row["positions"] == "transformer-xl":
+        row["normalizer"] = "softmax"
+    if row["normalizer"] == "plain-sum" or row["score"] == "exp-dot":
+        row |= {"normalizer": "plain-sum", "score": "exp-dot"}
+    if "location" in str(row["score"]) and row["positions"] not in ("alibi", "t5"):
+        row["positions"] = "none"
+    if "location" in str(row["score"]):
+        row["query_key_norm"] = "none"
+    if row["mixing"] == "differential":
+        row["join"] = "projection"
+    return row
 
 
 def named(table: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The table [model.attention]: every part in every model, in combinations that cover all pairs.
 
-`make combinations` tests all combinations instead.
+`make combinations` tests all combinations (test_attention_combinations.py).
 """
 
 import runpy
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor, nn
+from torch import nn
 
-from attention_tables import SIZES, WINDOW, named, sizes, tables
-from heedful.attention import MultiHeadAttention, masks, watch
+from attention_checks import check_bert, check_gpt, check_transformer
+from attention_tables import SIZES, WINDOW, named, tables
+from heedful.attention import MultiHeadAttention, masks
 from heedful.attention.positions import ALiBi, Rotary
 from heedful.attention.scores import Additive, Cosine, ScaledDot
 from heedful.basics.errors import UserError
@@ -22,8 +23,7 @@ from heedful.interop.layouts.bert import BertShape
 from heedful.interop.layouts.bert import config_of as bert_config
 from heedful.interop.layouts.gpt import config_of as gpt_config
 from heedful.interop.layouts.marian import refuse_parts
-from heedful.models.bert import Bert, BertSettings
-from heedful.models.encoders import sequences_of
+from heedful.models.bert import BertSettings
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
@@ -31,67 +31,23 @@ from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.runs.attention_summary import attention_lines, summarise_attention
 from heedful.runs.recipe import check_recipe
 from stepping import assert_steps_are_teacher_forcing
-from tolerance import assert_rounded, reference
 
 COVERING = pytest.mark.parametrize("attention", tables(), ids=named)
 
 
-def check_gradients(model: nn.Module, output: Tensor, attention: dict[str, Any]) -> None:
-    """Every parameter of an attention has a finite gradient."""
-    located = "location" in str(attention.get("score"))
-    output.square().sum().backward()
-    found = {name: own.grad for name, own in model.named_parameters() if "attention" in name}
-    assert found
-    for name, gradient in found.items():
-        if located and "key_projection" in name:  # a location score reads the number of keys only
-            continue
-        assert gradient is not None, name
-        assert gradient.isfinite().all(), name
-
-
 @COVERING
 def test_steps_of_a_transformer_are_teacher_forcing(attention: dict[str, Any]) -> None:
-    torch.manual_seed(1)
-    settings = TransformerSettings.model_validate(sizes(attention))
-    model = Transformer(settings, 20, 20)
-    source = Source(torch.randint(4, 20, (3, 6)), torch.tensor([6, 4, 2]))
-    target = torch.randint(4, 20, (3, 5))
-    check_gradients(model, model.teacher_force(source, target), attention)
-    model.eval()
-
-    source, target = assert_steps_are_teacher_forcing(model, searched(model), source, target)
-
-    def forced(model: Transformer) -> list[Tensor]:
-        return [model.teacher_force(source, target)]
-
-    with torch.no_grad(), watch(model) as seen:
-        watched = model.teacher_force(source, target)
-    assert_rounded([watched], reference(forced, model, terms=8))
-    for name, (query, _) in model.attention_axes().items():
-        weights = seen[name][0]
-        assert weights.shape[:3] == (4, attention["heads"], 6 if query == "source" else 5)
-        if "cross" in name:
-            assert not weights[0, :, :, 2:].any(), "padding has weight"
+    check_transformer(attention)
 
 
 @COVERING
 def test_steps_of_a_gpt_are_its_states(attention: dict[str, Any]) -> None:
-    torch.manual_seed(1)
-    gpt = Gpt(GptSettings.model_validate(sizes(attention)), 20)
-    tokens = torch.randint(4, 20, (3, 6))
-    check_gradients(gpt, gpt.states(tokens), attention)
-    gpt.eval()
+    check_gpt(attention)
 
-    def forced(gpt: Gpt) -> list[Tensor]:
-        return [gpt.logits(gpt.states(tokens))[:, 2:]]
 
-    with torch.no_grad():
-        decodable = searched(gpt)
-        state, steps = decodable.start(tokens[:, :3]), []
-        for place in range(2, 6):
-            logits, state = decodable.step(tokens[:, place], state)
-            steps.append(logits)
-    assert_rounded([torch.stack(steps, 1)], reference(forced, gpt, terms=8))
+@COVERING
+def test_states_of_a_bert_ignore_padding(attention: dict[str, Any]) -> None:
+    check_bert(attention)
 
 
 TOP = {"name": "top-blocks", "size": 2, "count": 2}
@@ -109,7 +65,7 @@ TOP = {"name": "top-blocks", "size": 2, "count": 2}
 )
 def test_steps_select_the_same_blocks(attention: dict[str, Any]) -> None:
     attention = {"heads": 2, "mixing": "none", **attention}
-    test_steps_of_a_gpt_are_its_states(attention | {"score": attention.get("score", "dot")})
+    check_gpt(attention | {"score": attention.get("score", "dot")})
     torch.manual_seed(1)
     table = {**SIZES, "heads": 2, "attention": {"decoder": attention}}
     model = Transformer(TransformerSettings.model_validate(table), 20, 20).eval()
@@ -128,24 +84,9 @@ LATENT = [
 @pytest.mark.parametrize("attention", LATENT, ids=named)
 def test_latent_vectors_in_all_models(attention: dict[str, Any]) -> None:
     attention = {"heads": 2, "score": "scaled-dot", "mixing": "none", **attention}
-    test_steps_of_a_transformer_are_teacher_forcing(attention)
-    test_steps_of_a_gpt_are_its_states(attention)
-    test_states_of_a_bert_ignore_padding(attention)
-
-
-@COVERING
-def test_states_of_a_bert_ignore_padding(attention: dict[str, Any]) -> None:
-    torch.manual_seed(1)
-    bert = Bert(BertSettings.model_validate(sizes(attention)), 20)
-    both, alone = sequences_of([[7, 8, 9, 10], [5]]), sequences_of([[5]])
-    check_gradients(bert, bert(both).states[0], attention)
-    bert.eval()
-
-    def read(bert: Bert) -> list[Tensor]:
-        return [bert(both).states[1:, :3]]
-
-    with torch.no_grad():
-        assert_rounded([bert(alone).states], reference(read, bert, terms=8))
+    check_transformer(attention)
+    check_gpt(attention)
+    check_bert(attention)
 
 
 def attentions(model: nn.Module) -> dict[str, MultiHeadAttention]:
