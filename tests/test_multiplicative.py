@@ -1,4 +1,7 @@
-"""Multiplicative LSTM and HyperLSTM against the equations of their papers, written as loops."""
+"""Multiplicative LSTM, HyperLSTM and switched matrices against the equations of their papers.
+
+The equations are written as loops.
+"""
 
 import math
 from typing import Any
@@ -6,9 +9,15 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from pydantic import ValidationError
 from torch import Tensor, nn
 
-from heedful.layers.multiplicative import HyperLayer, HyperSizes, MultiplicativeStack
+from heedful.layers.multiplicative import (
+    HyperLayer,
+    HyperSizes,
+    MultiplicativeStack,
+    switched_embedding,
+)
 from heedful.models import LanguageSettings, build_language_model
 
 INPUTS, WIDTH, SMALL, EMBEDDING = 3, 5, 4, 2
@@ -151,12 +160,57 @@ def test_new_scales_are_a_tenth() -> None:
     torch.testing.assert_close(scales[:, 2], torch.zeros(7, 4, WIDTH))
 
 
-@pytest.mark.parametrize("cell", ["mlstm", "hyper-lstm"])
+def test_symbols_switch_matrices() -> None:
+    """Foerster et al. 2017, equation 1, one symbol at a time; outputs and gradients."""
+    torch.manual_seed(2)
+    table = switched_embedding(7, WIDTH).double()
+    matrices = table.weight.detach()[:, : WIDTH**2].view(7, WIDTH, WIDTH)
+    identity = torch.eye(WIDTH).double().expand(7, -1, -1)
+    torch.testing.assert_close(matrices @ matrices.mT, identity, rtol=0, atol=1e-5)
+    stack = MultiplicativeStack("switched", WIDTH * (WIDTH + 1), WIDTH, 1, dropout=0.0)
+    tokens = torch.tensor([[3, 1, 6, 3, 0], [2, 2, 5, 4, 1]])
+    given = table(tokens)
+    ours = stack(given, stack.fresh(given))[0]
+    rows = []
+    for sequence in tokens:
+        h = torch.zeros(WIDTH).double()
+        found = []
+        for token in sequence:
+            own = table.weight[token]
+            h = own[: WIDTH**2].view(WIDTH, WIDTH) @ h + own[WIDTH**2 :]
+            found.append(h)
+        rows.append(torch.stack(found))
+    theirs = torch.stack(rows)
+    torch.testing.assert_close(ours, theirs)
+    probe = torch.randn_like(ours)
+    got, expected = (
+        torch.autograd.grad((one * probe).sum(), table.weight) for one in (ours, theirs)
+    )
+    torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"layers": 2, "tied_embeddings": False}, "set layers = 1"),
+        ({"layers": 1}, "set tied_embeddings = false"),
+        ({"layers": 1, "embedding_size": 8, "tied_embeddings": False}, "remove embedding_size"),
+    ],
+)
+def test_settings_that_a_switched_cell_refuses(own: dict[str, Any], said: str) -> None:
+    table = {"kind": "recurrent-language-model", "cell": "switched", "hidden_size": 8, **own}
+    with pytest.raises(ValidationError, match=said):
+        LanguageSettings.model_validate(table)
+
+
+@pytest.mark.parametrize("cell", ["mlstm", "hyper-lstm", "switched"])
 def test_a_language_model_learns_with_these_cells(cell: str) -> None:
     torch.manual_seed(1)
+    layers = 1 if cell == "switched" else 2
     table = {
-        "kind": "recurrent-language-model", "cell": cell, "layers": 2, "hidden_size": 24,
+        "kind": "recurrent-language-model", "cell": cell, "layers": layers, "hidden_size": 24,
         "hyper_size": 8, "hyper_embedding_size": 4, "dropout": 0.0,
+        "tied_embeddings": cell != "switched",
     }  # fmt: skip
     model: Any = build_language_model(LanguageSettings.model_validate(table), 12)
     tokens = torch.tensor([[3, 5, 4, 7, 6, 9, 8, 3, 5, 4, 7, 6, 9]])
@@ -177,4 +231,6 @@ def test_a_language_model_learns_with_these_cells(cell: str) -> None:
     two = state.select(torch.tensor([0, 0])).detach()
     assert all(len(part) == 2 for layer in two.hidden for part in layer)
     depths = {name: model.depth(name) for name, _ in model.named_parameters()}
-    assert {depth for name, depth in depths.items() if name.startswith("recurrent")} == {1, 2}
+    assert {depth for name, depth in depths.items() if name.startswith("recurrent")} == {
+        *range(1, layers + 1)
+    } - ({1} if cell == "switched" else set())

@@ -1,5 +1,5 @@
-"""Multiplicative recurrent cells: the multiplicative LSTM, and an LSTM whose weights a smaller LSTM
-scales at each step (HyperLSTM).
+"""Recurrent cells whose weights depend on the input: the multiplicative LSTM, an LSTM whose weights
+a smaller LSTM scales at each step (HyperLSTM), and matrices that the input switches.
 
 Shapes: B batch, T steps, E width of the inputs, H width of a state, U width of the smaller LSTM, Z
 width of its embeddings, L layers.
@@ -16,7 +16,7 @@ from heedful.kernels.recurrent_cell import LayerState
 from heedful.layers.dropout import Dropout
 from heedful.layers.recurrent import Hidden
 
-MultiplicativeCell = Literal["mlstm", "hyper-lstm"]
+MultiplicativeCell = Literal["mlstm", "hyper-lstm", "switched"]
 GATES = 4
 """Input gate, forget gate, candidate, output gate."""
 
@@ -165,6 +165,58 @@ class HyperLayer(Layer):
         return normed
 
 
+class SwitchedLayer(Layer):
+    """An affine map of the state, chosen by the input symbol, without a nonlinearity:
+
+        h ← W_x h + b_x
+
+    The vector of a symbol x holds W_x, row by row, and b_x. See :func:`switched_embedding`.
+
+    Args:
+        inputs: H (H + 1).
+        hidden: H.
+
+    Raises:
+        ValueError: the inputs are not as wide as a matrix and a vector.
+
+    Source: Foerster, Gilmer, Sohl-Dickstein, Chorowski, Sussillo 2017, "Input Switched Affine
+    Networks", equation 1.
+    """
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        if inputs != hidden * (hidden + 1):
+            raise ValueError(
+                f"inputs {inputs}: a switched layer with states of width {hidden} reads inputs of "
+                f"width {hidden * (hidden + 1)}"
+            )
+        self.widths, self.hidden = (hidden,), hidden
+
+    def prepare(self, inputs: Tensor) -> Sequence[Tensor]:
+        matrices, biases = inputs.split([self.hidden**2, self.hidden], -1)
+        return matrices.unflatten(-1, (self.hidden, self.hidden)), biases.unsqueeze(-1)
+
+    def step(self, prepared: Sequence[Tensor], state: LayerState) -> LayerState:
+        matrix, bias = prepared
+        return (torch.baddbmm(bias, matrix, state[0].unsqueeze(-1)).squeeze(-1),)
+
+
+def switched_embedding(vocabulary: int, hidden: int) -> nn.Embedding:
+    """A table of matrices and vectors, initially orthogonal matrices and small vectors."""
+    table = nn.Embedding(vocabulary, hidden * (hidden + 1))
+    matrices = table.weight.detach()[:, : hidden**2]
+    for row in matrices:
+        row.copy_(nn.init.orthogonal_(row.new_empty(hidden, hidden)).flatten())
+    nn.init.normal_(table.weight.detach()[:, hidden**2 :], std=hidden**-0.5)
+    return table
+
+
+def _layer(cell: MultiplicativeCell, inputs: int, hidden: int, sizes: HyperSizes) -> Layer:
+    if cell == "hyper-lstm":
+        return HyperLayer(inputs, hidden, sizes)
+    return (MultiplicativeLayer if cell == "mlstm" else SwitchedLayer)(inputs, hidden)
+
+
 class MultiplicativeStack(nn.Module):
     """L layers of one of these cells, step by step; used as a
     :class:`~heedful.layers.recurrent.RecurrentStack`.
@@ -197,12 +249,7 @@ class MultiplicativeStack(nn.Module):
         super().__init__()
         self.drop, sizes = Dropout(dropout), hyper or HyperSizes(hidden, hidden)
         widths = [inputs, *[hidden] * (layers - 1)]
-        self.layers = nn.ModuleList(
-            MultiplicativeLayer(width, hidden)
-            if cell == "mlstm"
-            else HyperLayer(width, hidden, sizes)
-            for width in widths
-        )
+        self.layers = nn.ModuleList(_layer(cell, width, hidden, sizes) for width in widths)
         self.widths = [tuple(cast(Layer, layer).widths) for layer in self.layers]
 
     def fresh(self, rows: Tensor) -> Hidden:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
-from heedful.layers.multiplicative import HyperSizes, MultiplicativeStack
+from heedful.layers.multiplicative import HyperSizes, MultiplicativeStack, switched_embedding
 from heedful.layers.recurrent import Hidden, RecurrentStack
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.registry import LanguageSettings, register_model
@@ -32,12 +32,12 @@ class RecurrentLanguageSettings(LanguageSettings):
     }
     reads_any_length = True
     kind: Literal["recurrent-language-model"] = "recurrent-language-model"
-    cell: Literal["lstm", "gru", "mlstm", "hyper-lstm"] = "lstm"
+    cell: Literal["lstm", "gru", "mlstm", "hyper-lstm", "switched"] = "lstm"
     layers: int = Field(2, ge=1, le=MOST_LAYERS)
     hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of a layer's state."""
     embedding_size: int = Field(ge=1, le=MOST_WIDTH)
-    """``hidden_size`` by default."""
+    """``hidden_size`` by default. Of ``switched``: always a matrix and a vector."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between layers and on the last layer's states."""
     hyper_size: int = Field(64, ge=1, le=MOST_WIDTH)
@@ -55,14 +55,30 @@ class RecurrentLanguageSettings(LanguageSettings):
     @classmethod
     def _as_wide(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("embedding_size") is None:
-            return {
-                **given,
-                "embedding_size": given.get("hidden_size", cls.model_fields["hidden_size"].default),
-            }
+            width = given.get("hidden_size", cls.model_fields["hidden_size"].default)
+            switched = given.get("cell") == "switched" and isinstance(width, int)
+            return {**given, "embedding_size": width * (width + 1) if switched else width}
         return given
+
+    def _check_switched(self) -> None:
+        if self.layers > 1:
+            raise ValueError(
+                "symbols switch the matrices of one layer: set layers = 1 with the switched cell"
+            )
+        if self.embedding_size != self.hidden_size * (self.hidden_size + 1):
+            raise ValueError(
+                "a switched cell's embedding is a matrix and a vector: remove embedding_size"
+            )
+        if self.tied_embeddings:
+            raise ValueError(
+                "a switched cell's embedding is a matrix and a vector, which the output cannot "
+                "share: set tied_embeddings = false"
+            )
 
     @model_validator(mode="after")
     def _tieable(self) -> "RecurrentLanguageSettings":
+        if self.cell == "switched":
+            self._check_switched()
         if self.tied_embeddings and self.embedding_size != self.hidden_size:
             raise ValueError(
                 "tied embeddings need equal embedding_size and hidden_size, "
@@ -118,7 +134,11 @@ class RecurrentLanguageModel(LanguageModel):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        self.tokens = token_embedding(vocabulary, settings.embedding_size)
+        self.tokens = (
+            switched_embedding(vocabulary, settings.hidden_size)
+            if settings.cell == "switched"
+            else token_embedding(vocabulary, settings.embedding_size)
+        )
         self.drop = Dropout(settings.dropout)
         self.recurrent = _stack(settings)
         self.output = None
@@ -138,7 +158,9 @@ class RecurrentLanguageModel(LanguageModel):
         self, tokens: Tensor, state: RecurrentLanguageState
     ) -> tuple[Tensor, RecurrentLanguageState]:
         """``states`` of ``tokens [B, T]``, starting from ``state``, and the state after them."""
-        embedded = self.drop(self.tokens(boundary(tokens)))
+        embedded = self.tokens(boundary(tokens))
+        if self.settings.cell != "switched":  # whose embeddings are matrices
+            embedded = self.drop(embedded)
         states, hidden = self.recurrent(embedded, state.hidden)
         return self.drop(states), RecurrentLanguageState(hidden)
 
