@@ -99,7 +99,7 @@ def test_a_perceiver_reads_values_and_places() -> None:
     model: Any = made(
         kind="perceiver", patch_size=4, bands=2, latents=3, latent_size=8, layers=1, heads=2
     )
-    assert model.grid == (2, 3)
+    assert model.grids == {"image": (2, 3)}
     values = in_patches(centred(images(), torch.float64), 4)
     inputs = torch.cat([values, fourier_features(2, 3, 2).double().expand(3, -1, -1)], 2)
     expected = model.output(model.array(inputs).mean(1))

@@ -34,6 +34,8 @@ from heedful.data.readers.images import (
 )
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
+from heedful.tasks.image_classification.command import seen_in
+from heedful.tasks.image_classification.training import varied
 from heedful.tasks.spec import Opening, spec_of_run
 from page_help import needs_browser, opened
 from serving_help import running
@@ -304,6 +306,63 @@ def test_the_trace_lies_over_the_image(folder: Path, tmp_path: Path) -> None:
     one = trace["array.reads.0.attention"]
     assert (one.query_axis, one.key_axis) == ("latents", "image")
     torch.testing.assert_close(one.weights.sum(-1), torch.ones(1, 4))
+
+
+def test_varied_images_are_moved_and_mirrored() -> None:
+    torch.manual_seed(1)
+    images = torch.arange(1, 25, dtype=torch.uint8).view(1, 4, 6, 1).expand(200, 4, 6, 1)
+    found = {bytes(one.flatten().tolist()) for one in varied(images, 1, flip=True)}
+    expected = set()
+    for own in (images[0, ..., 0], images[0, ..., 0].flip(1)):
+        wide = torch.zeros(6, 8, dtype=torch.uint8)
+        wide[1:5, 1:7] = own
+        for down in range(3):
+            for right in range(3):
+                cut = wide[down : down + 4, right : right + 6]
+                expected.add(bytes(cut.flatten().tolist()))
+    assert found == expected
+    assert torch.equal(varied(images, 0, flip=False), images)
+
+
+MODELS = [
+    {"kind": "residual", "widths": [4, 8], "blocks": 1, "channel_attention": "cbam",
+     "reduction": 2},
+    {"kind": "transformer", "patch_size": 3, "layers": 2, "hidden_size": 8, "ffn_size": 8,
+     "heads": 2, "pooling": "class"},
+    {"kind": "transformer", "patch_size": 3, "layers": 1, "hidden_size": 8, "ffn_size": 8,
+     "heads": 2, "attention": {"positions": {"name": "quadratic", "shape": [4, 4]}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS, ids=["residual", "class vector", "quadratic"])
+def test_other_models_train_and_show_what_they_weigh(
+    model: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
+    training = {**RECIPE["training"], "max_steps": 4, "validate_every": 2, "checkpoint_every": 2}
+    training |= {"shift": 1, "flip": True}
+    recipe = {**RECIPE, "model": model, "training": training}
+    assert heedful.train(recipe, tmp_path / "whole", data=folder)
+    first = {**recipe, "training": {**training, "max_steps": 2}}
+    heedful.train(first, tmp_path / "parts", data=folder)
+    assert heedful.train(recipe, tmp_path / "parts", data=folder)
+    one, other = (
+        load_file(tmp_path / run / "checkpoints" / "step-00000004" / "model.safetensors")
+        for run in ("whole", "parts")
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    predictor = heedful.load(tmp_path / "whole", device="cpu")
+    trace = predictor.trace(seen_in(str(folder / "test/left/2.png")))
+    images = {name: axis for name, axis in trace.axes.items() if axis.kind == "image"}
+    assert all(axis.media is not None for axis in images.values())
+    if model["kind"] == "residual":
+        assert {axis.extent for axis in images.values()} == {(12, 12), (6, 6)}
+        assert "channels of network.blocks.0" in trace.axes
+        assert trace["network.blocks.1.attention.spatial"].key_axis == "image, 6 × 6"
+    else:
+        rows = 1 if model.get("pooling") == "class" else 16
+        own = trace["encoder.layers.0.self_attention"]
+        assert own.weights.shape == (2, rows, 16)
+        assert any(one.kind == "rollout" for one in trace.maps)
 
 
 def test_a_batch_is_classified_like_single_images(folder: Path) -> None:

@@ -250,6 +250,7 @@ def _positions() -> dict[str, Mechanism]:
         "alibi": _within(p.ALiBi(heads=8), p.ALiBi(heads=1)),
         "rotary": _within(p.Rotary(2), p.Rotary(D)),
         "grid": _within(p.GridRotary(2, (2, 2), sections=(1, 0)), p.GridRotary(D, (32, 32))),
+        "quadratic": _within(toy.quadratic(), p.Quadratic(1, (32, 32))),
         "xl": _within(toy.transformer_xl(), p.TransformerXL(D, heads=1)),
     }
 

@@ -168,6 +168,11 @@ def t5_buckets() -> positions.T5Buckets:
     return part
 
 
+def quadratic() -> positions.Quadratic:
+    """A row of words: the next one is liked."""
+    return _set(positions.Quadratic(1, (1, 4)), centres=[[0.0, 1.0]], sharpness=[1.0])
+
+
 def transformer_xl() -> positions.TransformerXL:
     """The next word is liked: the sine of the distance i − t, times the number of persons."""
     part = positions.TransformerXL(2, heads=1)

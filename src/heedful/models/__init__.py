@@ -13,6 +13,8 @@ from heedful.models import (
     hierarchical,
     image_convolutional,
     image_perceiver,
+    image_residual,
+    image_transformer,
     language_encoder,
     memory_language,
     memory_network,
@@ -72,6 +74,8 @@ MODULES = (
     story_machine,
     image_convolutional,
     image_perceiver,
+    image_residual,
+    image_transformer,
 )
 """The modules that register the built-in models."""
 

@@ -16,7 +16,7 @@ from heedful.basics.limits import MOST_WIDTH
 from heedful.layers.dropout import Dropout
 from heedful.layers.latents import fourier_features
 from heedful.models.bert import initialise
-from heedful.models.images import ImageModel, ImageShape, centred, in_patches
+from heedful.models.images import ImageModel, ImageShape, centred, check_patches, in_patches
 from heedful.models.latent_settings import LatentSettings
 from heedful.models.registry import ImageSettings, register_model
 
@@ -58,15 +58,10 @@ class ImagePerceiver(ImageModel):
 
     def __init__(self, settings: ImagePerceiverSettings, shape: ImageShape, classes: int) -> None:
         super().__init__()
-        size = settings.patch_size
-        if shape.rows % size or shape.columns % size:
-            raise ValueError(
-                f"images of {shape.rows} × {shape.columns} cannot be cut into patches of {size} × "
-                f"{size}; choose a patch_size that divides both, or another data.size"
-            )
-        self.settings = settings
-        self.grid = (shape.rows // size, shape.columns // size)
-        places = fourier_features(*self.grid, settings.bands)
+        self.settings, size = settings, settings.patch_size
+        grid = check_patches(shape, size)
+        self.grids = {"image": grid}
+        places = fourier_features(*grid, settings.bands)
         self.register_buffer("places", places, persistent=False)
         self.drop = Dropout(settings.dropout)
         self.array = settings.build_latents(size * size * shape.channels + places.shape[1])

@@ -21,15 +21,15 @@ class ImageShape(NamedTuple):
 class ImageModel(nn.Module):
     """Base of models that classify images; a subclass implements :meth:`forward`."""
 
-    grid: tuple[int, int] = (1, 1)
-    """Rows and columns of the cells that the axis "image" of its attention has."""
+    grids: Mapping[str, tuple[int, int]] = {}
+    """The axes of its attention that are images: name → rows and columns of cells."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits ``[B, N]`` of ``images [B, H, W, C]`` of bytes."""
         raise NotImplementedError
 
     def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
-        """Module → the axes of its queries and keys; "image" are the cells of :attr:`grid`."""
+        """Module → the axes of its queries and keys; those of :attr:`grids` are images."""
         return {}
 
 
@@ -41,6 +41,20 @@ def centred(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         tensor([-1.,  1.])
     """
     return images.to(dtype) / 127.5 - 1
+
+
+def check_patches(shape: ImageShape, size: int) -> tuple[int, int]:
+    """Rows and columns of square patches.
+
+    Raises:
+        ValueError: the images cannot be cut into such patches.
+    """
+    if shape.rows % size or shape.columns % size:
+        raise ValueError(
+            f"images of {shape.rows} × {shape.columns} cannot be cut into patches of {size} × "
+            f"{size}; choose a patch_size that divides both, or another data.size"
+        )
+    return shape.rows // size, shape.columns // size
 
 
 def in_patches(images: Tensor, size: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 Added to the inputs (subclasses of :class:`AddedPositions`): :class:`Learned`, :class:`Sinusoidal`.
 Within the attention (subclasses of :class:`RelativePositions`): :class:`ALiBi`, :class:`Rotary`,
-:class:`GridRotary`, :class:`Shaw`, :class:`T5Buckets`, :class:`TransformerXL`.
+:class:`GridRotary`, :class:`Quadratic`, :class:`Shaw`, :class:`T5Buckets`, :class:`TransformerXL`.
 """
 
 from heedful.attention.positions.added import AddedPositions
@@ -14,6 +14,7 @@ from heedful.attention.positions.grid_rotary import (
     multi_axis_angles,
 )
 from heedful.attention.positions.learned import Learned
+from heedful.attention.positions.quadratic import Quadratic
 from heedful.attention.positions.registry import (
     register_position,
     register_relative_position,
@@ -34,6 +35,7 @@ __all__ = [
     "Learned",
     "Llama3",
     "PositionSettings",
+    "Quadratic",
     "RelativePositions",
     "Rotary",
     "RotaryScaling",

@@ -12,6 +12,7 @@ from heedful.attention.positions.alibi import ALiBi
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.grid_rotary import GridRotary
 from heedful.attention.positions.learned import Learned
+from heedful.attention.positions.quadratic import Quadratic
 from heedful.attention.positions.rotary import Rotary
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.positions.shaw import Shaw
@@ -98,6 +99,7 @@ for _kind in (
     Learned.Settings,
     Rotary.Settings,
     GridRotary.Settings,
+    Quadratic.Settings,
     ALiBi.Settings,
     T5Buckets.Settings,
     Shaw.Settings,

@@ -3,7 +3,8 @@
 Shapes: B images, N classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from heedful.tasks.image_classification.examples import Seen
 from heedful.tasks.image_classification.training import images_of
 
 _SHOWN = 5
+_PLACES, _VECTOR = "places", "class vector"
 
 
 class ImageLabel(NamedTuple):
@@ -67,10 +69,30 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
         pixels = decoded(data_of(seen.image), Form(*self.known["form"]), "the image")
         own = torch.from_numpy(pixels.copy())
         shown = Media.picture(own[..., 0] if own.shape[-1] == 1 else own)
-        axes = {"image": Axis("image", extent=self.model.grid, media=shown)}
+        grids = self.model.grids.items()
+        axes = {name: Axis("image", extent=grid, media=shown) for name, grid in grids}
         [found] = self.predict([seen])
 
         def decide() -> Decision:
             return Decision([found.label], self._scores([seen]).max(1).values)
 
-        return self.traced(Described(found.label, axes), decide, relevance=relevance)
+        made = self.traced(Described(found.label, axes), decide, relevance=relevance)
+        return _over_image(made, axes)
+
+
+def _over_image(trace: Trace, known: Mapping[str, Axis]) -> Trace:
+    """A trace in which a learned vector that reads the patches has a row, and no column.
+
+    The axis "places" has the patches and, last, the vector.
+    """
+    if not any(one.key_axis == _PLACES for one in trace.maps):
+        return trace
+    maps = [
+        replace(one, weights=one.weights[..., -1:, :-1], query_axis=_VECTOR, key_axis="image")
+        if one.key_axis == _PLACES
+        else one
+        for one in trace.maps
+    ]
+    axes = {name: axis for name, axis in trace.axes.items() if name != _PLACES}
+    own = {"image": known["image"], _VECTOR: Axis("labels", [_VECTOR])}
+    return replace(trace, axes={**own, **axes}, maps=maps)

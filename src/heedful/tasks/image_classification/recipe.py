@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, SerializeAsAny
 
+from heedful.inference.media import MOST_PIXELS
 from heedful.models import ImageSettings
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.tasks.image_classification.examples import ImageFiles
@@ -14,6 +15,10 @@ class ImageTraining(LoopSettings):
 
     choose_by: Literal["loss", "accuracy"] = "loss"
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    shift: int = Field(0, ge=0, le=MOST_PIXELS)
+    """Each training image is moved by up to so many pixels in both directions, at random."""
+    flip: bool = False
+    """Whether half of the training images, at random, are mirrored from left to right."""
 
 
 class ImageRecipe(Recipe):
