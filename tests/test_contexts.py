@@ -21,7 +21,7 @@ from heedful.kernels.additive_selection import chosen_kernel
 from heedful.models.pairs import Source
 from heedful.serving.engine import Engine
 from heedful.tasks.pairs.guided import GuidedAlignment
-from heedful.tasks.pairs.terms import TeacherForced
+from heedful.training.terms import TeacherForced
 from test_guided import linked_batch
 from test_inference import recurrent, translator
 
@@ -199,7 +199,9 @@ def test_guided_alignment_sees_only_its_own_forward_pass() -> None:
     def guided() -> float:
         with watch(model, term.modules, keep_gradients=True) as seen:
             model.states(Source(batch.source, batch.source_lengths), batch.target_in)
-        forced = TeacherForced(batch, seen, torch.zeros(batch.target_out.shape))
+        forced = TeacherForced(
+            batch.target_out, seen, torch.zeros(batch.target_out.shape), batch.links
+        )
         return term.loss(forced).total.item()
 
     expected, counts = guided(), []

@@ -29,8 +29,8 @@ from heedful.runs.opening import open_run
 from heedful.tasks.pairs.alignment_rules import rule_of
 from heedful.tasks.pairs.building import load_translator
 from heedful.tasks.pairs.guided import GuidedAlignment
-from heedful.tasks.pairs.terms import TeacherForced
 from heedful.training import train
+from heedful.training.terms import TeacherForced
 from test_inference import TOKENISERS, recurrent, sentences, transformer
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
@@ -210,7 +210,9 @@ def test_the_term_is_its_formula(name: str) -> None:
         term = GuidedAlignment(where, weight=0.5)
         with watch(model, term.modules, keep_gradients=True) as seen:
             model.states(Source(batch.source, batch.source_lengths), batch.target_in)
-        loss = term.loss(TeacherForced(batch, seen, torch.zeros(batch.target_out.shape)))
+        loss = term.loss(
+            TeacherForced(batch.target_out, seen, torch.zeros(batch.target_out.shape), batch.links)
+        )
         weights = torch.cat(seen[where.module], dim=2).detach()
         chosen = weights if heads is None else weights[:, list(heads)]
         assert batch.links is not None
@@ -223,11 +225,11 @@ def test_the_term_is_its_formula(name: str) -> None:
         assert moved
     with pytest.raises(UserError, match="none with the index 9"):
         GuidedAlignment(AlignmentSource(usual.module, (9,), 0), 1.0).loss(
-            TeacherForced(batch, seen, torch.zeros(1))
+            TeacherForced(batch.target_out, seen, torch.zeros(1), batch.links)
         )
     unlinked = Batch(**{**vars(batch), "links": None})
     with pytest.raises(UserError, match=r"set data\.links"):
-        term.loss(TeacherForced(unlinked, seen, torch.zeros(1)))
+        term.loss(TeacherForced(unlinked.target_out, seen, torch.zeros(1), unlinked.links))
 
 
 words = st.lists(st.integers(-1, 3), max_size=6)

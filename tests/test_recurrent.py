@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from torch import Tensor
 
 from heedful.attention import watch
@@ -337,3 +339,41 @@ def test_the_state_is_made_of_plain_rows() -> None:
     state = build(small(cell="lstm", decoder_layers=2)).start(some_source())
     assert isinstance(state, RecurrentState)
     assert [[tuple(part.shape) for part in layer] for layer in state.hidden] == [[(3, 5)] * 2] * 2
+
+
+GATED = pytest.mark.parametrize("attention", ["bahdanau", "hard-gumbel", {"heads": 1}], ids=str)
+
+
+@GATED
+def test_steps_of_a_gated_decoder_are_teacher_forcing(attention: Any) -> None:
+    settings = small(attention, cell="lstm", context_gate=True)
+    model, source, target = build(settings), some_source(), some_target(3, 4)
+    forced, stepped = model.teacher_force(source, target), run_steps(model, source, target)
+    torch.testing.assert_close(stepped, forced, rtol=1e-10, atol=1e-12)
+    gradients = gradients_of(model, forced.square().sum())
+    assert gradients["decoder.context_gate.weight"].abs().sum() > 0
+
+
+@GATED
+def test_a_gate_of_one_half_halves_the_contexts(attention: Any) -> None:
+    """Xu et al. 2015, section 4.2.1: β c instead of c, in the cell and in the readout."""
+    gated: Any = build(small(attention, context_gate=True))
+    plain: Any = build(small(attention))
+    state = gated.state_dict()
+    gate = state.pop("decoder.context_gate.weight"), state.pop("decoder.context_gate.bias")
+    plain.load_state_dict(state)
+    with torch.no_grad():
+        gate[0].zero_()
+        gate[1].zero_()
+        plain.decoder.stack.weights("ih", 0)[0][:, 4:] /= 2
+        plain.decoder.readout.maps[2].weight /= 2
+    source, target = some_source(), some_target(3, 4)
+    torch.testing.assert_close(
+        gated.teacher_force(source, target), plain.teacher_force(source, target)
+    )
+
+
+@pytest.mark.parametrize("attention", ["none", "luong-general"])
+def test_a_gate_needs_contexts_before_the_cell(attention: str) -> None:
+    with pytest.raises(ValidationError, match="context_gate"):
+        small(attention, context_gate=True)

@@ -17,8 +17,8 @@ from heedful.models import Source, build_model
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.tasks.commands import train_from_command
 from heedful.tasks.pairs.building import load_translator
-from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
-from heedful.tasks.pairs.terms import TeacherForced
+from heedful.training.reinforce import Reinforce, rewarded_modules
+from heedful.training.terms import TeacherForced
 
 HARD = ("hard-reinforce", "hard-gumbel")
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
@@ -163,7 +163,10 @@ def test_reward_alone_teaches_where_to_look() -> None:
         with watch(model, term.modules, keep_gradients=True) as seen:
             logits = force(model, batch).transpose(1, 2)
         surprise = F.cross_entropy(logits, batch.target_out, reduction="none")
-        loss = surprise.sum() + term.loss(TeacherForced(batch, seen, surprise.detach())).total
+        loss = (
+            surprise.sum()
+            + term.loss(TeacherForced(batch.target_out, seen, surprise.detach())).total
+        )
         optimiser.zero_grad()
         (loss / batch.weight).backward()
         optimiser.step()

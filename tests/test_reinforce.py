@@ -17,9 +17,9 @@ from heedful.models import Source, build_model
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.recurrent_mechanism import AttentionName
 from heedful.runs.recipe import check_recipe, write_toml
-from heedful.tasks.pairs.reinforce import Reinforce, ReinforceSettings, rewarded_modules
-from heedful.tasks.pairs.terms import TeacherForced
 from heedful.training.protocol import Loss
+from heedful.training.reinforce import Reinforce, ReinforceSettings, rewarded_modules
+from heedful.training.terms import TeacherForced
 
 NAME = "decoder.attention"
 PURE = ReinforceSettings(weight=1.0, discount=1.0, entropy=0.0)
@@ -75,7 +75,7 @@ def force(model: RecurrentEncoderDecoder, batch: Batch, term: Reinforce) -> tupl
         logits = model.teacher_force(source, batch.target_in)
     each = F.cross_entropy(logits.transpose(1, 2), batch.target_out, reduction="none")
     surprise = each * (batch.target_out != PAD)
-    return surprise.sum(), term.loss(TeacherForced(batch, seen, surprise.detach()))
+    return surprise.sum(), term.loss(TeacherForced(batch.target_out, seen, surprise.detach()))
 
 
 def with_baseline(baseline: float, settings: ReinforceSettings = PURE) -> Reinforce:

@@ -19,7 +19,7 @@ from heedful.layers.stepwise import Stepwise
 from heedful.models.recurrent_attention import keys_and_values, known_reading, read_rows
 from heedful.models.recurrent_mechanism import AnyAttention, Reading
 from heedful.models.recurrent_rows import SourceRows
-from heedful.models.recurrent_settings import RecurrentSettings
+from heedful.models.recurrent_settings import RecurrentDecoderSettings
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RecurrentDecoder(nn.Module):
     feeding = False
     """Whether a step reads the attentional vector of the previous one."""
 
-    def __init__(self, settings: RecurrentSettings, more: int) -> None:
+    def __init__(self, settings: RecurrentDecoderSettings, more: int) -> None:
         super().__init__()
         self.embedding = settings.embedding_size
         self.stack = RecurrentStack(
@@ -161,7 +161,7 @@ class _FixedVector(_DeepOutput):
     a maxout layer).
     """
 
-    def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
+    def __init__(self, settings: RecurrentDecoderSettings, annotation_dim: int) -> None:
         super().__init__(settings, more=annotation_dim)
         self.readout = _maxout(settings, annotation_dim)
 
@@ -186,14 +186,18 @@ class _Bahdanau(_Reader, _DeepOutput):
 
     Bahdanau, Cho, Bengio 2015, section 3.1: s_t = f(s_{t-1}, y_{t-1}, c_t) and
     p(y_t) = g(y_{t-1}, s_t, c_t), where g is a maxout layer (appendix A.2.2, which has s_{t-1}
-    there). With more than one layer, s is the top one's.
+    there). With more than one layer, s is the top one's. A gate multiplies c_t by
+    σ(w · s_{t-1} + b) (Xu et al. 2015, "Show, Attend and Tell", section 4.2.1).
     """
 
-    def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
+    def __init__(self, settings: RecurrentDecoderSettings, annotation_dim: int) -> None:
         width = context_width(settings, annotation_dim)
         super().__init__(settings, more=width)
         self.attention, _, self.linear = _reading(settings, annotation_dim)
         self.readout = _maxout(settings, width)
+        self.context_gate: nn.Linear | None = None
+        if settings.context_gate:
+            self.context_gate = nn.Linear(settings.hidden_size, 1)
 
     def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
         return keys_and_values(self.attention, annotations, lengths)
@@ -211,14 +215,21 @@ class _Bahdanau(_Reader, _DeepOutput):
         tops, contexts, attending = [], [], state.attending
         for _ in words:
             context, attending = self._read(hidden[-1][0], state, attending)
+            context = self._gated(context, hidden[-1][0])
             hidden = steps(context, hidden)
             tops.append(hidden[-1][0])
             contexts.append(context)
         return torch.stack(tops), torch.stack(contexts)
 
+    def _gated(self, context: Tensor, hidden: Tensor) -> Tensor:
+        """A context, or a linear function of it, times the gate of the state ``hidden [N, H]``."""
+        if self.context_gate is None:
+            return context
+        return torch.sigmoid(self.context_gate(hidden)) * context
+
     def _in_one(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor] | None:
         """The same in one operator; None if it is not available."""
-        if isinstance(self.attention, RecurrentAttention):
+        if isinstance(self.attention, RecurrentAttention) or self.context_gate is not None:
             return None
         score, alone = self.attention.score, state.rows.alone and len(state.hidden) == 1
         if type(score) is not scores.Additive or not alone:
@@ -245,8 +256,9 @@ class _Bahdanau(_Reader, _DeepOutput):
         return (key, self._shares(value), allowed) if self.linear else memory
 
     def _read_shares(self, state: RecurrentState) -> tuple[Tensor, AttentionState | None]:
-        read, attending = self._read(state.hidden[-1][0], state, state.attending)
-        return (read if self.linear else self._shares(read)), attending
+        top = state.hidden[-1][0]
+        read, attending = self._read(top, state, state.attending)
+        return self._gated(read if self.linear else self._shares(read), top), attending
 
 
 class _Luong(_Reader):
@@ -257,7 +269,7 @@ class _Luong(_Reader):
     annotations once, because c_t is a weighted sum of them.
     """
 
-    def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
+    def __init__(self, settings: RecurrentDecoderSettings, annotation_dim: int) -> None:
         hidden = settings.hidden_size
         feeding = bool(settings.input_feeding)
         super().__init__(settings, more=hidden if feeding else 0)
@@ -350,25 +362,25 @@ class _Luong(_Reader):
         return vector, replace(state, hidden=hidden, feed=feed, attending=attending)
 
 
-def _maxout(settings: RecurrentSettings, annotation_dim: int) -> Maxout:
+def _maxout(settings: RecurrentDecoderSettings, annotation_dim: int) -> Maxout:
     return Maxout(
         [settings.hidden_size, settings.embedding_size, annotation_dim], settings.hidden_size
     )
 
 
-def _reading(settings: RecurrentSettings, annotation_dim: int) -> Reading:
+def _reading(settings: RecurrentDecoderSettings, annotation_dim: int) -> Reading:
     return settings.mechanism.build_reading(
         settings.hidden_size, annotation_dim, settings.max_length
     )
 
 
-def context_width(settings: RecurrentSettings, annotation_dim: int) -> int:
+def context_width(settings: RecurrentDecoderSettings, annotation_dim: int) -> int:
     """Width of the contexts."""
     with torch.device("meta"):
         return _reading(settings, annotation_dim).width
 
 
-def recurrent_decoder(settings: RecurrentSettings, annotation_dim: int) -> RecurrentDecoder:
+def recurrent_decoder(settings: RecurrentDecoderSettings, annotation_dim: int) -> RecurrentDecoder:
     """The decoder of the settings, for annotations of the given width."""
     if settings.attention.name == "none":
         return _FixedVector(settings, annotation_dim)

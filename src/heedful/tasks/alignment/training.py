@@ -10,13 +10,13 @@ from heedful.evaluation.metrics import perplexity
 from heedful.inference.batches import source_of, target_in_of
 from heedful.models.aligner import WordAligner
 from heedful.models.pairs import Source
-from heedful.tasks.pairs.terms import (
+from heedful.tasks.pairs.training import PairTask
+from heedful.training.protocol import Loss, Validation
+from heedful.training.terms import (
     TeacherForced,
     modules_of,
     with_terms,
 )
-from heedful.tasks.pairs.training import PairTask
-from heedful.training.protocol import Loss, Validation
 
 
 class AlignmentTask(PairTask[WordAligner]):
@@ -31,7 +31,9 @@ class AlignmentTask(PairTask[WordAligner]):
             # The sum over alignments gives no loss of single tokens.
             surprise = total.new_zeros(batch.target_out.shape)
             loss = Loss(total, {"loss": total.detach()})
-            return with_terms(loss, self.terms, TeacherForced(batch, seen, surprise))
+            return with_terms(
+                loss, self.terms, TeacherForced(batch.target_out, seen, surprise, batch.links)
+            )
 
     def validate(self) -> Validation:
         """``loss`` per token (nats) and ``perplexity``."""

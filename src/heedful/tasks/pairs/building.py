@@ -22,9 +22,9 @@ from heedful.runs.vectors import load_vectors
 from heedful.tasks.pairs.alignment_rules import guided_source, rule_of
 from heedful.tasks.pairs.guided import GuidedAlignment
 from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
-from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
 from heedful.tasks.pairs.run import PairRun, open_pair_run
-from heedful.tasks.pairs.terms import Term
+from heedful.training.reinforce import Reinforce, rewarded_modules
+from heedful.training.terms import Term
 
 
 def outline_run_model(run: PairRun) -> PairModel:

@@ -16,8 +16,8 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.inference.alignment import rows_of
 from heedful.models.pairs import AlignmentSource
-from heedful.tasks.pairs.terms import TeacherForced, all_steps
 from heedful.training.protocol import Loss
+from heedful.training.terms import TeacherForced, all_steps
 
 _LEAST = 1e-9
 """Added to weights before the logarithm, because some normalizers return zeros."""
@@ -48,7 +48,7 @@ class GuidedAlignment:
         Raises:
             UserError: the batch has no links, or the module has no such head.
         """
-        links = forced.batch.links
+        links = forced.links
         if links is None:
             raise UserError("the encoded corpus has no links; set data.links to their file")
         weights = all_steps(forced.seen[self.where.module])  # [B, H, T, S]

@@ -17,7 +17,7 @@ from heedful.evaluation.statistics import check_tokeniser
 from heedful.models import PairSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
-from heedful.tasks.pairs.reinforce import ReinforceSettings
+from heedful.training.reinforce import ReinforceSettings
 
 
 class DataSettings(FileSettings):

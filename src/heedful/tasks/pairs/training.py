@@ -10,7 +10,7 @@ from heedful.data.batching import FEWEST, Batch, TokenBatches
 from heedful.data.examples import Pair
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.translator import Translator
-from heedful.tasks.pairs.terms import Term, load_terms, tensors_of
+from heedful.training.terms import Term, load_terms, tensors_of
 
 M = TypeVar("M", bound=nn.Module)
 

@@ -19,14 +19,14 @@ from heedful.evaluation.metrics import perplexity, score_corpus
 from heedful.inference.batches import source_of, target_in_of, target_out_of
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, Source
-from heedful.tasks.pairs.terms import (
+from heedful.tasks.pairs.training import PairTask
+from heedful.training.protocol import Loss, Sample, Validation
+from heedful.training.terms import (
     TeacherForced,
     Term,
     modules_of,
     with_terms,
 )
-from heedful.tasks.pairs.training import PairTask
-from heedful.training.protocol import Loss, Sample, Validation
 
 
 class TranslationTask(PairTask[PairModel]):
@@ -89,7 +89,9 @@ class TranslationTask(PairTask[PairModel]):
                 return loss
             surprise = exact.new_zeros(batch.target_out.shape)
             surprise[batch.target_out != PAD] = exact
-            return with_terms(loss, self.terms, TeacherForced(batch, seen, surprise))
+            return with_terms(
+                loss, self.terms, TeacherForced(batch.target_out, seen, surprise, batch.links)
+            )
 
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float

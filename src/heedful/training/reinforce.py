@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from heedful.attention.normalizers import Normalizer
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
-from heedful.tasks.pairs.terms import TeacherForced, all_steps
 from heedful.training.protocol import Loss
+from heedful.training.terms import TeacherForced, all_steps
 
 
 def rewarded_modules(model: nn.Module) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Reinforce:
 
     def loss(self, forced: TeacherForced) -> Loss:
         """The term for a batch; updates the baseline."""
-        real = forced.batch.target_out != PAD
+        real = forced.labels != PAD
         reward = -forced.surprise
         baseline = self._baseline(reward.sum() / real.sum())
         advantage = self._discounted((reward - baseline) * real)

@@ -10,18 +10,20 @@ import torch
 from torch import Tensor
 
 from heedful.attention.watching import Seen
-from heedful.data.batching import Batch
 from heedful.training.protocol import Loss
 
 
 class TeacherForced(NamedTuple):
     """The results of teacher forcing a batch."""
 
-    batch: Batch
+    labels: Tensor
+    """The target tokens and END, padded with PAD, ``[B, T]``."""
     seen: Seen
     """The weights of the watched modules, with gradients."""
     surprise: Tensor
     """``−log p`` of each target token in nats, detached ``[B, T]``; zero at padding."""
+    links: Tensor | None = None
+    """Links (row, target token, source token) ``[N, 3]``, if they are given."""
 
 
 class Term(Protocol):
