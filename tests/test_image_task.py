@@ -22,6 +22,7 @@ import heedful
 from heedful.basics.errors import UserError
 from heedful.cli import evaluate, plot, predict, task_commands, view
 from heedful.cli import train as train_command
+from heedful.data.image_batches import varied
 from heedful.data.readers.images import (
     Form,
     as_uri,
@@ -34,8 +35,7 @@ from heedful.data.readers.images import (
 )
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
-from heedful.tasks.image_classification.command import seen_in
-from heedful.tasks.image_classification.training import varied
+from heedful.tasks.image_input import seen_in
 from heedful.tasks.spec import Opening, spec_of_run
 from page_help import needs_browser, opened
 from serving_help import running

@@ -9,6 +9,7 @@ Letters: `N` sentences, `S` statistics of one sentence, `R` resamples.
 
 import copy
 import difflib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
@@ -155,7 +156,8 @@ def measure(
     Args:
         name: the name of the figure.
         settings: ``kind`` is ``mean`` (with ``values`` and ``scale``) or a metric (with
-            ``tokenise`` and ``lowercase``).
+            ``tokenise``, ``lowercase``, ``order`` and, if there are several for each output,
+            ``references``).
         outputs: one for each example.
         references: one for each output.
     """
@@ -163,7 +165,7 @@ def measure(
     if settings["kind"] == "mean":
         values = np.array(how.pop("values"), dtype=np.float64)
         return MeanStatistics(name, values, **how)
-    return collect(settings["kind"], outputs, references, **how)
+    return collect(settings["kind"], outputs, how.pop("references", references), **how)
 
 
 def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
@@ -195,38 +197,43 @@ def percentile_interval(scores: NDArray[np.float64]) -> tuple[float, float]:
 def collect(
     name: MetricName,
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
     *,
     tokenise: str = "13a",
     lowercase: bool = False,
+    order: int = 4,
 ) -> SentenceStatistics:
     """Read the texts once and compute the statistics of each sentence.
 
     Args:
         name: the metric.
         hypotheses: the outputs, one per sentence.
-        references: the reference translations, one for each output.
+        references: the reference translations: one for each output, or a list for each.
         tokenise: sacrebleu's tokeniser for BLEU (``13a``, ``none``, ``intl``, ``zh``, ``char``, …).
         lowercase: whether to compare in lower case (TER always does, as in sacrebleu).
+        order: the longest n-grams of BLEU.
 
     Raises:
         UserError: the numbers differ, there is nothing to score, or the tokeniser is not available.
     """
-    check_parallel(hypotheses, references)
+    several = [[one] if isinstance(one, str) else list(one) for one in references]
+    check_parallel(hypotheses, several)
     metric: SacrebleuMetric
     if name == "bleu":
-        metric = _bleu(tokenise, lowercase)
+        metric = _bleu(tokenise, lowercase, order)
     elif name == "chrf":
         metric = CHRF(lowercase=lowercase)
     elif name == "ter":
         metric = TER()
     else:
         raise UserError(f"unknown metric '{name}'; use {', '.join(METRICS)}")
-    rows = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
+    # Sentences with fewer references than others have empty ones, which sacrebleu ignores.
+    by_place = list(map(list, itertools.zip_longest(*several, fillvalue="")))
+    rows = metric._extract_corpus_statistics(list(hypotheses), by_place)
     return SentenceStatistics(metric, np.array(rows, dtype=np.float64))
 
 
-def check_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def check_parallel(hypotheses: Sequence[str], references: Sequence[object]) -> None:
     """Check that two lists can belong together.
 
     Raises:
@@ -262,11 +269,11 @@ def check_tokeniser(tokenise: str, *, present: bool = True) -> None:
         _bleu(tokenise, lowercase=False)
 
 
-def _bleu(tokenise: str, lowercase: bool) -> BLEU:
+def _bleu(tokenise: str, lowercase: bool, order: int = 4) -> BLEU:
     check_tokeniser(tokenise, present=False)
     try:
         # `force` only silences sacrebleu's warning about texts that look tokenised.
-        return BLEU(tokenize=tokenise, lowercase=lowercase, force=True)
+        return BLEU(tokenize=tokenise, lowercase=lowercase, max_ngram_order=order, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(

@@ -6,6 +6,8 @@ Each module, and each plug-in, registers its models when it is imported.
 from heedful.models import (
     aligner,
     bert,
+    caption_recurrent,
+    caption_transformer,
     convolutional,
     copying,
     decomposable,
@@ -28,11 +30,13 @@ from heedful.models import (
     story_transformer,
     turing_machine,
 )
+from heedful.models.captions import CaptionModel, Scenes
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.images import ImageModel, ImageShape
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import AlignmentSource, PairModel, Source, TensorState
 from heedful.models.registry import (
+    CaptionSettings,
     EncoderSettings,
     ImageSettings,
     LanguageSettings,
@@ -40,6 +44,7 @@ from heedful.models.registry import (
     PairSettings,
     SequenceSettings,
     StorySettings,
+    build_caption_model,
     build_encoder,
     build_image_model,
     build_language_model,
@@ -72,6 +77,8 @@ MODULES = (
     memory_network,
     story_transformer,
     story_machine,
+    caption_recurrent,
+    caption_transformer,
     image_convolutional,
     image_perceiver,
     image_residual,
@@ -81,6 +88,8 @@ MODULES = (
 
 __all__ = [
     "AlignmentSource",
+    "CaptionModel",
+    "CaptionSettings",
     "Encoded",
     "EncoderSettings",
     "ImageModel",
@@ -91,6 +100,7 @@ __all__ = [
     "ModelSettings",
     "PairModel",
     "PairSettings",
+    "Scenes",
     "SequenceModel",
     "SequenceSettings",
     "Sequences",
@@ -100,6 +110,7 @@ __all__ = [
     "StorySettings",
     "TensorState",
     "TextEncoder",
+    "build_caption_model",
     "build_encoder",
     "build_image_model",
     "build_language_model",

@@ -5,33 +5,21 @@ layer. See :mod:`heedful.layers.channel_attention` for the attention.
 Shapes: B images, H rows, W columns, C channels, N classes.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.basics.limits import MOST_LAYERS, MOST_WIDTH
-from heedful.layers.channel_attention import ChannelAttention
 from heedful.layers.dropout import Dropout
-from heedful.layers.residual import ResidualNetwork, ResidualOptions
 from heedful.models.images import ImageModel, ImageShape, centred
 from heedful.models.registry import ImageSettings, register_model
+from heedful.models.residual_settings import ResidualSettings
 
-Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 
-
-class ResidualImageSettings(ImageSettings):
+class ResidualImageSettings(ResidualSettings, ImageSettings):
     """Sizes and options of a residual network for images."""
 
     kind: Literal["residual"] = "residual"
-    widths: tuple[Width, ...] = Field((16, 32, 64), min_length=1)
-    """Channels of each stage."""
-    blocks: int = Field(3, ge=1, le=MOST_LAYERS)
-    """Blocks of each stage; a network of 3 stages has 6 · blocks + 2 layers."""
-    channel_attention: ChannelAttention = "none"
-    """Attention after the convolutions of each block."""
-    reduction: int = Field(16, ge=1, le=MOST_WIDTH)
-    """By how much the hidden layer of ``se`` and ``cbam`` is narrower than the channels."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout before the linear layer."""
 
@@ -44,6 +32,9 @@ class ResidualImage(ImageModel):
         shape: of all images.
         classes: number of classes N.
 
+    Raises:
+        ValueError: there is not one number of blocks for each stage.
+
     Example:
         >>> import torch
         >>> settings = ResidualImageSettings(widths=(8, 16), blocks=1, channel_attention="se")
@@ -54,14 +45,8 @@ class ResidualImage(ImageModel):
 
     def __init__(self, settings: ResidualImageSettings, shape: ImageShape, classes: int) -> None:
         super().__init__()
-        options = ResidualOptions(
-            settings.widths,
-            settings.blocks,
-            attention=settings.channel_attention,
-            reduction=settings.reduction,
-        )
         self.shape = (shape.rows, shape.columns)
-        self.network = ResidualNetwork(shape.channels, options)
+        self.network = settings.build_network(shape.channels)
         self.drop = Dropout(settings.dropout)
         self.output = nn.Linear(self.network.dim, classes)
         self.grids = self.network.grids(self.shape)

@@ -103,7 +103,7 @@ class PairModel(nn.Module):
         """Logits ``[.., V]`` of the next token from the ``states [.., D]`` of any layer."""
         return self.logits(states)
 
-    def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
+    def teacher_force(self, source: Any, target_in: Tensor) -> Tensor:
         """Logits ``[B, T, V]`` of each next token, given ``target_in [B, T]``."""
         return self.logits(self.states(source, target_in))
 

@@ -16,6 +16,7 @@ from torch import nn
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_FACTS, MOST_POSITIONS
 from heedful.basics.settings import Settings
+from heedful.models.captions import CaptionModel
 from heedful.models.encoders import TextEncoder
 from heedful.models.images import ImageModel, ImageShape
 from heedful.models.language import LanguageModel
@@ -135,19 +136,30 @@ class ImageSettings(ModelSettings):
     max_length: ClassVar[int] = MOST_POSITIONS
 
 
+class CaptionSettings(ModelSettings):
+    """Base of the settings of models that describe images; such a model is a
+    :class:`CaptionModel`."""
+
+    @property
+    def learns_by_reward(self) -> bool:
+        """Whether an attention module of the model passes no gradient and learns by reward only."""
+        return False
+
+
 def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module]) -> None:
     """Add a model that recipes can name.
 
     Args:
         settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
             :class:`EncoderSettings`, :class:`LanguageSettings`, :class:`SequenceSettings`,
-            :class:`StorySettings` or :class:`ImageSettings`.
+            :class:`StorySettings`, :class:`ImageSettings` or :class:`CaptionSettings`.
         build: builds the model from the settings and the sizes of the source and target
             vocabularies; for encoders and language models, from the settings and the size of the
             vocabulary; for models of sequences, from the settings and the widths of inputs and
             outputs; for models of stories, from the settings, the size of the vocabulary and the
             symbols of the answers; for models of images, from the settings, the shape of the images
-            and the number of classes. Usually the model's class.
+            and the number of classes; for captions, from the settings, the shape of the images and
+            the size of the vocabulary. Usually the model's class.
 
     Raises:
         TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
@@ -170,7 +182,7 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     if family is settings:
         raise TypeError(
             f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings, "
-            "LanguageSettings, SequenceSettings, StorySettings or ImageSettings"
+            "LanguageSettings, SequenceSettings, StorySettings, ImageSettings or CaptionSettings"
         )
     if not isinstance(_default_kind(settings), str):
         raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
@@ -263,6 +275,19 @@ def build_image_model(settings: ImageSettings, shape: ImageShape, classes: int) 
         classes: number of classes.
     """
     return _build(settings, ImageModel, shape, classes)
+
+
+def build_caption_model(
+    settings: CaptionSettings, shape: ImageShape, vocabulary: int
+) -> CaptionModel:
+    """Build the model of the settings, with new weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        shape: rows, columns and channels of the images.
+        vocabulary: number of symbols.
+    """
+    return _build(settings, CaptionModel, shape, vocabulary)
 
 
 def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:

@@ -234,10 +234,19 @@ class Transformer(PairModel):
         hidden = self._embed(source.tokens, self.source_embedding, self.source_positions)
         batch, length = source.tokens.shape
         mask = padding(source.lengths).dense((batch, 1, 1, length), hidden.device)
+        return self.encode_vectors(hidden, mask), mask
+
+    def encode_vectors(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The encoder's output ``[B, S, D]`` for vectors ``[B, S, D]``.
+
+        Args:
+            hidden: what the first layer reads.
+            mask: which vectors exist, ``[B, 1, 1, S]``; None for all.
+        """
         for layer in self.encoder:
             hidden = layer(hidden, mask)
         encoded: Tensor = self.encoder_norm(hidden)
-        return encoded, mask
+        return encoded
 
     def memories(self, encoded: Tensor) -> list[Memory]:
         """Each decoder layer's memory of the encoder's output."""
@@ -260,7 +269,7 @@ class Transformer(PairModel):
     def read_layer(self, states: Tensor) -> Tensor:
         return self.logits(self.decoder_norm(states))
 
-    def decode(self, encoded: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
+    def decode(self, encoded: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Tensor:
         """The states ``[B, T, D]`` that predict each next token, from :meth:`read_source`."""
         memories = self.memories(encoded)
         hidden = self._embed(target_in, self.target_embedding, self.target_positions)
@@ -285,9 +294,21 @@ class Transformer(PairModel):
             source: the sources.
             in_place: see :class:`heedful.layers.caches.LayerCaches`.
         """
-        caches = layer_caches(self.decoder_layers(), len(source.lengths), in_place=in_place)
-        memories, _ = self.encode(source)
-        sources = SourceMemories(memories, source.lengths, in_place=in_place)
+        encoded, _ = self.read_source(source)
+        return self.begin(encoded, source.lengths, in_place=in_place)
+
+    def begin(
+        self, encoded: Tensor, lengths: Tensor, *, in_place: bool = False
+    ) -> TransformerState:
+        """The state of decoding before the first step.
+
+        Args:
+            encoded: the encoder's output ``[B, S, D]``.
+            lengths: its lengths ``[B]``.
+            in_place: see :meth:`start`.
+        """
+        caches = layer_caches(self.decoder_layers(), len(lengths), in_place=in_place)
+        sources = SourceMemories(self.memories(encoded), lengths, in_place=in_place)
         return TransformerState(caches, sources)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.labelled import read_labelled
 from heedful.data.readers.opening import open_input
@@ -142,14 +143,14 @@ def _bytes_in(path: str | Path) -> bytes:
 
 
 class LabelledImage(NamedTuple):
-    """An image with its label."""
+    """An image, as the data URI of its file, with its label."""
 
-    pixels: NDArray[np.uint8]
+    uri: str
     label: str
 
 
 def read_images(
-    path: str, form: Form, *, image: str, label: str, encoding: str | None = None
+    path: str, *, image: str, label: str, encoding: str | None = None
 ) -> Iterator[LabelledImage]:
     """The labelled images of a file or a folder.
 
@@ -160,7 +161,6 @@ def read_images(
 
     Args:
         path: the file, the folder, or ``-`` for standard input.
-        form: the form of the images.
         image: the table's column of paths.
         label: the table's column of labels.
         encoding: of the table; UTF-8 by default.
@@ -170,16 +170,60 @@ def read_images(
     """
     if path != "-" and Path(path).is_dir():
         for one in image_files(path):
-            yield LabelledImage(read_image(one, form), one.parent.relative_to(path).as_posix())
+            yield LabelledImage(as_uri(one), one.parent.relative_to(path).as_posix())
     elif "images-idx3" in Path(path).name:
-        yield from _read_idx(Path(path), form)
+        yield from _read_idx(Path(path))
     else:
         base = Path() if path == "-" else Path(path).parent
         for found in read_labelled(path, text=(image,), label=label, encoding=encoding):
             [named] = found.texts
-            uri = named.startswith("data:")
-            pixels = decoded(data_of(named), form, path) if uri else read_image(base / named, form)
-            yield LabelledImage(pixels, found.label)
+            uri = named if named.startswith("data:") else as_uri(base / named)
+            yield LabelledImage(uri, found.label)
+
+
+class CaptionedImage(NamedTuple):
+    """The bytes of an image file as a data URI, and its captions."""
+
+    uri: str
+    captions: list[str]
+
+
+def read_captioned(
+    path: str, *, image: str, caption: str, folder: str = "", encoding: str | None = None
+) -> Iterator[CaptionedImage]:
+    """The images of a table (CSV, TSV, JSON lines) with a caption in each row.
+
+    An image can have several rows; it is returned where its first one is. Images of the folder that
+    no row names are counted in a notice.
+
+    Args:
+        path: the table, or ``-`` for standard input.
+        image: its column of paths.
+        caption: its column of captions.
+        folder: the folder that paths are relative to, itself relative to the table or to the
+            current folder; by default, the table's.
+        encoding: of the table; UTF-8 by default.
+
+    Raises:
+        UserError: a file is missing or invalid.
+    """
+    beside = Path() if path == "-" else Path(path).parent
+    base = beside / folder
+    if not base.is_dir():
+        base = Path(folder)
+    if not base.is_dir():
+        raise UserError(f"{folder}: no such folder beside {path} or in the current folder")
+    found: dict[str, list[str]] = {}
+    for row in read_labelled(path, text=(image,), label=caption, encoding=encoding):
+        found.setdefault(row.texts[0], []).append(row.label)
+    if folder:
+        named = {(base / one).resolve() for one in found}
+        left = [one for one in base.rglob("*") if extension(str(one)) in ENDINGS]
+        count = sum(one.resolve() not in named for one in left)
+        if count:
+            notice(f"{base}: {count:,} of {len(left):,} images have no caption in {path}")
+    for name, captions in found.items():
+        yield CaptionedImage(name if name.startswith("data:") else as_uri(base / name), captions)
 
 
 def image_files(folder: str | Path) -> list[Path]:
@@ -199,17 +243,13 @@ def image_files(folder: str | Path) -> list[Path]:
     return found
 
 
-def _read_idx(path: Path, form: Form) -> Iterator[LabelledImage]:
+def _read_idx(path: Path) -> Iterator[LabelledImage]:
     beside = _labels_beside(path)
     images, labels = _idx(path, 3), _idx(beside, 1)
     if len(images) != len(labels):
         raise UserError(f"{path} has {len(images):,} images, but {beside} {len(labels):,} labels")
-    for number, (pixels, label) in enumerate(zip(images, labels, strict=True), 1):
-        fits = form.channels == 1 and pixels.shape == (form.rows, form.columns)
-        if not fits:
-            whole = data_of(encoded(pixels[..., None]))
-            pixels = decoded(whole, form, f"{path}, image {number:,}")
-        yield LabelledImage(pixels.reshape(form.rows, form.columns, form.channels), str(label))
+    for pixels, label in zip(images, labels, strict=True):
+        yield LabelledImage(encoded(pixels[..., None]), str(label))
 
 
 def _labels_beside(path: Path) -> Path:

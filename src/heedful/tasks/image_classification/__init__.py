@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from heedful.data.columns import Codec
     from heedful.models import ImageModel
-    from heedful.tasks.image_classification.examples import Named, Seen
+    from heedful.tasks.image_classification.examples import Named
     from heedful.tasks.image_classification.predictor import ImageClassifier
     from heedful.tasks.image_classification.recipe import ImageRecipe
     from heedful.tasks.image_classification.training import ImageTask
+    from heedful.tasks.image_input import Seen
 
 
 class ImageClassification(ColumnSpec):
@@ -43,15 +44,14 @@ class ImageClassification(ColumnSpec):
         return choose(files, **settings)
 
     def input_type(self) -> "type[Seen]":
-        from heedful.tasks.image_classification.examples import Seen
+        from heedful.tasks.image_input import Seen
 
         return Seen
 
     def read_argument(self, text: str) -> str:
-        """A JSON object as it is; the path of a file as an object with its contents."""
-        from heedful.tasks.image_classification.command import seen_in
+        from heedful.tasks.image_input import read_image_argument
 
-        return text if text.lstrip().startswith("{") else seen_in(text).model_dump_json()
+        return read_image_argument(text)
 
     def files_of(self, folder: str) -> "list[Path]":
         from heedful.data.readers.images import image_files
@@ -73,14 +73,19 @@ class ImageClassification(ColumnSpec):
         return {"image": columns.image(), "label": columns.label(len(known["labels"]) + 1)}
 
     def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
-        from heedful.data.readers.images import Form, data_of, decoded
+        from heedful.tasks.image_input import pixels_of
 
-        row = {"image": decoded(data_of(example.image), Form(*known["form"]), "the image")}
+        row: dict[str, Any] = {"image": pixels_of(example, known["form"])}
         label = getattr(example, "label", None)
         if label is None:
             return row
         labels = known["labels"]
         return {**row, "label": labels.index(label) if label in labels else len(labels)}
+
+    def kept(self, example: "Named", known: Mapping[str, Any]) -> "Named":
+        from heedful.tasks.image_input import small
+
+        return example.model_copy(update={"image": small(example, known["form"])})
 
     def fresh_model(self, run: Any) -> "ImageModel":
         from heedful.data.readers.images import Form

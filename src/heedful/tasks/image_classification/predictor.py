@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.data.readers.images import Form, data_of, decoded
+from heedful.data.image_batches import images_of
 from heedful.inference import Axis, Media, Trace
 from heedful.inference.tracing import Decision, Described
 from heedful.models import ImageModel
 from heedful.tasks.column_predictor import ColumnPredictor
-from heedful.tasks.image_classification.examples import Seen
-from heedful.tasks.image_classification.training import images_of
+from heedful.tasks.image_input import Seen, pixels_of
 
 _SHOWN = 5
 _PLACES, _VECTOR = "places", "class vector"
@@ -66,7 +65,7 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
             seen: the image.
             relevance: whether to add relevance maps.
         """
-        pixels = decoded(data_of(seen.image), Form(*self.known["form"]), "the image")
+        pixels = pixels_of(seen, self.known["form"])
         own = torch.from_numpy(pixels.copy())
         shown = Media.picture(own[..., 0] if own.shape[-1] == 1 else own)
         grids = self.model.grids.items()

@@ -1,0 +1,209 @@
+"""A description of an image."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.tasks.column_spec import ColumnSpec
+from heedful.tasks.spec import Command, maps_of, register
+
+if TYPE_CHECKING:
+    import torch
+
+    from heedful.data.columns import Codec
+    from heedful.evaluation.outcome import Examples, Figure
+    from heedful.models import CaptionModel
+    from heedful.tasks.captioning.examples import Described
+    from heedful.tasks.captioning.predictor import Captioner
+    from heedful.tasks.captioning.recipe import CaptionRecipe
+    from heedful.tasks.captioning.training import CaptionTask
+    from heedful.tasks.image_input import Seen
+    from heedful.training.terms import Term
+
+
+@dataclass(frozen=True)
+class CaptionData:
+    """The options that describe the data."""
+
+    images: Annotated[
+        str | None,
+        typer.Option(
+            "--images",
+            help="Folder that the paths of images are relative to; default: the table's.",
+        ),
+    ] = None
+
+
+class Captioning(ColumnSpec):
+    """One description for each image."""
+
+    name = "captioning"
+    place = 61
+    command = "caption"
+    does = "describes images"
+    train_option = "caption"
+    corpus = "tables with the path of an image and a caption in each row"
+    reading_settings = ("encoding",)
+
+    def data_options(self) -> type[CaptionData]:
+        return CaptionData
+
+    def recipe_type(self) -> "type[CaptionRecipe]":
+        from heedful.tasks.captioning.recipe import CaptionRecipe
+
+        return CaptionRecipe
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.captioning.default_recipe import choose
+
+        return choose(files, **settings)
+
+    def input_type(self) -> "type[Seen]":
+        from heedful.tasks.image_input import Seen
+
+        return Seen
+
+    def read_argument(self, text: str) -> str:
+        from heedful.tasks.image_input import read_image_argument
+
+        return read_image_argument(text)
+
+    def known(self, examples: Iterable["Described"], recipe: Any) -> dict[str, Any]:
+        from heedful.tasks.captioning.words import collect
+
+        return collect(examples, recipe.data, recipe.model.max_length)
+
+    def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
+        from heedful.data import columns
+        from heedful.tasks.captioning.words import words_of
+
+        return {"image": columns.image(), "captions": columns.texts(words_of(known).size)}
+
+    def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        from heedful.tasks.captioning.words import encode
+        from heedful.tasks.image_input import pixels_of
+
+        row: dict[str, Any] = {"image": pixels_of(example, known["form"])}
+        captions = getattr(example, "captions", None)
+        return row if captions is None else {**row, "captions": encode(captions, known)}
+
+    def kept(self, example: "Described", known: Mapping[str, Any]) -> "Described":
+        from heedful.tasks.image_input import small
+
+        return example.model_copy(update={"image": small(example, known["form"])})
+
+    def fresh_model(self, run: Any) -> "CaptionModel":
+        from heedful.data.readers.images import Form
+        from heedful.models import ImageShape, build_caption_model
+        from heedful.tasks.captioning.words import words_of
+
+        known = run.facts["known"]
+        form = Form(*known["form"])
+        shape = ImageShape(form.rows, form.columns, form.channels)
+        try:
+            return build_caption_model(run.recipe.model, shape, words_of(known).size)
+        except ValueError as error:
+            raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
+
+    def task_type(self) -> "type[CaptionTask]":
+        from heedful.tasks.captioning.training import CaptionTask
+
+        return CaptionTask
+
+    def build_task(
+        self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "CaptionTask":
+        from heedful.data.store import Store
+        from heedful.decoding import SearchOptions
+        from heedful.tasks.captioning.predictor import find_captions
+        from heedful.tasks.captioning.words import written
+
+        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
+        known, greedy = run.facts["known"], SearchOptions(beam=1)
+
+        def describe(images: "torch.Tensor") -> list[str]:
+            found = find_captions(model, images, greedy)
+            return [written(best.tokens, known) for best, *_ in found]
+
+        return self.task_type()(
+            model,
+            training,
+            _terms(model, training),
+            (train, held_out if len(held_out) else None),
+            describe=describe,
+            write=lambda tokens: written(tokens, known),
+            device=device,
+            precision=precision,
+        )
+
+    def predictor_type(self) -> "type[Captioner]":
+        from heedful.tasks.captioning.predictor import Captioner
+
+        return Captioner
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        return {"maps": maps_of(predictor.model)}
+
+    def figures(
+        self, examples: Sequence["Described"], results: Sequence[Any], known: Mapping[str, Any]
+    ) -> "Mapping[str, Figure]":
+        from heedful.tasks.captioning.figures import caption_figures
+        from heedful.tasks.captioning.words import in_words
+
+        outputs = [in_words(one.text, known) for one in results]
+        return caption_figures(outputs, _references(examples, known))
+
+    def one_by_one(
+        self,
+        examples: Sequence[Any],
+        outputs: Sequence[str],
+        figures: "Mapping[str, Figure]",
+        known: Mapping[str, Any],
+    ) -> "Examples":
+        from heedful.evaluation.outcome import Examples
+        from heedful.tasks.captioning.figures import measures
+        from heedful.tasks.captioning.words import in_words
+
+        inputs = [self._input_of(one).model_dump_json() for one in examples]
+        written = [in_words(one, known) for one in outputs]
+        references = _references(examples, known)
+        first = [own[0] for own in references]
+        return Examples(inputs, first, written, measures(references))
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.captioning.command import CaptionOptions, run
+
+        return [Command(self.command, CaptionOptions, run)]
+
+
+def _references(examples: Sequence[Any], known: Mapping[str, Any]) -> list[list[str]]:
+    from heedful.tasks.captioning.words import in_words
+
+    return [[in_words(caption, known) for caption in one.captions] for one in examples]
+
+
+def _terms(model: Any, training: Any) -> "list[Term]":
+    """The losses on attention weights.
+
+    Raises:
+        UserError: the recipe asks for one that the model cannot have.
+    """
+    from heedful.tasks.captioning.terms import Coverage
+    from heedful.training.reinforce import Reinforce, rewarded_modules
+
+    terms: list[Term] = []
+    if rewarded := rewarded_modules(model):
+        terms.append(Reinforce(rewarded, training.reinforce))
+    if training.coverage:
+        axes = model.attention_axes()
+        reading = [name for name, own in axes.items() if own == ("target", "image")]
+        if not reading:
+            raise UserError("training.coverage needs an attention to the image; remove it")
+        terms.append(Coverage(reading[-1], training.coverage))
+    return terms
+
+
+register(Captioning())

@@ -1,0 +1,129 @@
+"""Inputs that are images, for all tasks with images."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+
+from heedful.basics.errors import UserError
+from heedful.data.readers.images import (
+    Colours,
+    Form,
+    as_uri,
+    data_of,
+    decoded,
+    encoded,
+)
+from heedful.inference.media import MOST_PIXELS
+from heedful.tasks.column_spec import ExampleFiles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_CHARACTERS = 1 << 25
+"""Of the data URI of an image."""
+_AT_ONCE = 64
+Side = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE…", help="Images; default: their paths, one per line, from standard input."
+    ),
+]
+
+
+class Seen(BaseModel):
+    """An image."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    image: Annotated[
+        str,
+        Field(
+            max_length=MOST_CHARACTERS,
+            description="A data URI: data:image/png;base64, or data:image/jpeg;base64, and so on.",
+            json_schema_extra={"contentMediaType": "image/*"},
+        ),
+    ]
+
+
+class SizedImages(ExampleFiles):
+    """Files with images, which are all brought into one form."""
+
+    size: tuple[Side, Side] = (28, 28)
+    """Rows and columns of all images."""
+    colours: Colours = "grey"
+    image: str = "image"
+    """Column with the path of an image, in a table."""
+
+    @property
+    def form(self) -> Form:
+        """The form of all images."""
+        return Form(*self.size, self.colours)
+
+
+def pixels_of(seen: Seen, form: Sequence[Any]) -> "NDArray[np.uint8]":
+    """The image in a form (the fields of :class:`Form`), ``[rows, columns, channels]``.
+
+    Raises:
+        UserError: the image cannot be read.
+    """
+    return decoded(data_of(seen.image), Form(*form), "the image")
+
+
+def small(seen: Seen, form: Sequence[Any]) -> str:
+    """The data URI of the image in a form, as a run keeps it."""
+    return encoded(pixels_of(seen, form))
+
+
+def seen_in(path: str) -> Seen:
+    """The image in a file.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return Seen(image=as_uri(path))
+
+
+def read_image_argument(text: str) -> str:
+    """A JSON object as it is; the path of a file as an object with its contents."""
+    return text if text.lstrip().startswith("{") else seen_in(text).model_dump_json()
+
+
+def paths_given(files: list[str] | None, *, traced: bool) -> Iterable[str]:
+    """The files of a command line, or the lines of standard input.
+
+    Raises:
+        UserError: a trace is asked for, and there is not exactly one.
+    """
+    from heedful.inference.files import line_windows
+
+    paths: Iterable[str] = files or (
+        line.strip() for window in line_windows("-") for line in window
+    )
+    if traced:
+        paths = list(paths)
+        if len(paths) != 1:
+            raise UserError(f"--trace needs one image; {len(paths):,} are given")
+    return paths
+
+
+def predicted_lines(
+    predict: Callable[[list[Seen]], Sequence[Any]], paths: Iterable[str], as_json: bool
+) -> Iterator[list[str]]:
+    """One line for each path, in the same order; an empty one for an empty path."""
+    left = iter(paths)
+    while some := list(islice(left, _AT_ONCE)):
+        found = iter(predict([seen_in(path) for path in some if path]))
+        yield [_line(path, next(found), as_json) if path else "" for path in some]
+
+
+def _line(path: str, found: Any, as_json: bool) -> str:
+    if not as_json:
+        return str(found)
+    return json.dumps({"image": path, **found.to_json()}, ensure_ascii=False)
