@@ -21,7 +21,7 @@ from heedful.basics.errors import UserError
 from heedful.cli import evaluate, plot, predict, task_commands, view
 from heedful.cli import train as train_command
 from heedful.data.columns import columns_of
-from heedful.data.readers.images import as_uri, read_captioned
+from heedful.data.readers.images import as_uri, notice_uncaptioned, read_captioned
 from heedful.models import CaptionSettings, ImageShape, Scenes, build_caption_model
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
@@ -110,6 +110,8 @@ def test_rows_of_an_image_are_its_captions(folder: Path, capsys: Any) -> None:
     found = list(read_captioned(str(table), folder="images", **names))
     assert [one.captions for one in found] == [["one", "three"], ["two"]]
     assert found[1].uri == as_uri(folder / "images" / "train0.png")
+    assert not capsys.readouterr().err
+    notice_uncaptioned([str(table)], "image", "caption", "images")
     assert "82 of 84 images have no caption" in capsys.readouterr().err
 
 

@@ -25,6 +25,7 @@ from heedful.attention.settings import AttentionSettings
 from heedful.basics.parts import PartSettings
 from heedful.basics.settings import Settings
 from heedful.models import (
+    CaptionSettings,
     EncoderSettings,
     ImageSettings,
     LanguageSettings,
@@ -50,6 +51,8 @@ from heedful.runs.settings import FileSettings, LoopSettings
 from heedful.tasks.algorithm.problems import PROBLEMS
 from heedful.tasks.answer.examples import StoryFiles
 from heedful.tasks.answer.recipe import AnswerTraining
+from heedful.tasks.captioning.examples import CaptionFiles
+from heedful.tasks.captioning.recipe import CaptionTraining
 from heedful.tasks.image_classification.examples import ImageFiles
 from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
@@ -375,6 +378,11 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [ImageFiles],
         "model.": registered(ImageSettings),
         "training.": [ImageTraining],
+    },
+    "captions": {
+        "data.": [CaptionFiles],
+        "model.": registered(CaptionSettings),
+        "training.": [CaptionTraining],
     },
 }
 """Pages with the settings of one task → its tables."""

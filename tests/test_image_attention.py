@@ -107,7 +107,7 @@ def test_gates_can_be_watched() -> None:
 def test_blocks_are_those_of_the_paper(bottleneck: bool) -> None:
     """He et al. 2016, figures 2 and 5, with group normalization."""
     torch.manual_seed(3)
-    options = ResidualOptions(widths=(8, 16), blocks=1, bottleneck=bottleneck)
+    options = ResidualOptions(widths=(8, 16), blocks=(1, 1), bottleneck=bottleneck)
     network: Any = ResidualNetwork(3, options).double()
     image = torch.randn(2, 3, 9, 8, dtype=torch.double)
     hidden = network.stem_norm(F.conv2d(image, network.stem.weight, padding=1)).relu()
@@ -131,7 +131,7 @@ def test_blocks_are_those_of_the_paper(bottleneck: bool) -> None:
 
 def test_a_network_of_32_layers_has_the_papers_size() -> None:
     """He et al. 2016, table 6: 0.46 M parameters with 5 blocks a stage."""
-    network = ResidualNetwork(3, ResidualOptions(blocks=5))
+    network = ResidualNetwork(3, ResidualOptions(blocks=(5, 5, 5)))
     count = sum(one.numel() for one in network.parameters()) + 10 * 65
     assert count == pytest.approx(0.46e6, rel=0.02)
 

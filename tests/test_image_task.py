@@ -148,11 +148,12 @@ def test_idx_files_have_their_labels_beside_them(tmp_path: Path, packing: Any) -
     path = tmp_path / f"t-images-idx3-ubyte{packing[0]}"
     write_idx(path, images)
     write_idx(tmp_path / f"t-labels-idx1-ubyte{packing[1]}", labels)
-    found = list(read_images(str(path), GREY, image="", label=""))
+    found = list(read_images(str(path), image="", label=""))
     assert [one.label for one in found] == ["7", "0", "2"]
-    np.testing.assert_array_equal(np.stack([one.pixels[..., 0] for one in found]), images)
-    [first, *_] = read_images(str(path), COLOURS, image="", label="")
-    np.testing.assert_array_equal(first.pixels, images[0, ..., None].repeat(3, -1))
+    grey = [decoded(data_of(one.uri), GREY, one.where)[..., 0] for one in found]
+    np.testing.assert_array_equal(np.stack(grey), images)
+    first = decoded(data_of(found[0].uri), COLOURS, "")
+    np.testing.assert_array_equal(first, images[0, ..., None].repeat(3, -1))
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
@@ -166,9 +167,11 @@ def test_tables_name_images_relative_to_themselves(
     table = folder / f"some.{ending}"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     form = Form(12, 12, "rgb")
-    found = list(read_images(str(table), form, image="file", label="side"))
+    found = list(read_images(str(table), image="file", label="side"))
     assert [one.label for one in found] == ["left", "right"]
-    np.testing.assert_array_equal(found[1].pixels, read_image(folder / rows[1][0], form))
+    assert found[1].where == str(folder / rows[1][0])
+    one = decoded(data_of(found[1].uri), form, "")
+    np.testing.assert_array_equal(one, read_image(folder / rows[1][0], form))
 
 
 def test_tables_and_python_data_may_have_data_uris(folder: Path, tmp_path: Path) -> None:
@@ -180,8 +183,9 @@ def test_tables_and_python_data_may_have_data_uris(folder: Path, tmp_path: Path)
     table = tmp_path / "some.jsonl"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     form = Form(12, 12, "rgb")
-    found = list(read_images(str(table), form, image="image", label="label"))
-    np.testing.assert_array_equal(found[5].pixels, read_image(folder / "train/right/1.png", form))
+    found = list(read_images(str(table), image="image", label="label"))
+    one = decoded(data_of(found[5].uri), form, "")
+    np.testing.assert_array_equal(one, read_image(folder / "train/right/1.png", form))
     recipe = {**RECIPE, "training": {**RECIPE["training"], "max_steps": 1}}
     recipe["data"] = {"size": [12, 12], "colours": "rgb"}
     assert heedful.train(recipe, tmp_path / "run", data={"train": rows, "test": rows})
@@ -216,13 +220,13 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     idx = tmp_path / "a-images-idx3-ubyte"
     write_idx(idx, np.zeros((2, 8, 6), np.uint8))
     with pytest.raises(UserError, match="a-labels-idx1-ubyte, are not beside it"):
-        list(read_images(str(idx), GREY, image="", label=""))
+        list(read_images(str(idx), image="", label=""))
     write_idx(tmp_path / "a-labels-idx1-ubyte", np.zeros(3, np.uint8))
     with pytest.raises(UserError, match=r"has 2 images, but .* 3 labels"):
-        list(read_images(str(idx), GREY, image="", label=""))
+        list(read_images(str(idx), image="", label=""))
     idx.write_bytes(idx.read_bytes()[:-1])
     with pytest.raises(UserError, match="95 values, but the sizes"):
-        list(read_images(str(idx), GREY, image="", label=""))
+        list(read_images(str(idx), image="", label=""))
 
 
 @pytest.mark.parametrize("uri", ["image.png", "data:text/html;base64,AA==", "data:image/png,AA"])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import heedful
 from heedful.basics.errors import UserError
 from heedful.models import (
+    CaptionSettings,
     EncoderSettings,
     ImageSettings,
     LanguageModel,
@@ -108,16 +109,26 @@ def test_what_cannot_be_registered_says_why() -> None:
         build_model(Mine(), 5, 5)
 
 
+FAMILIES = (PairSettings, EncoderSettings, LanguageSettings, ImageSettings, CaptionSettings)
+
+
 def test_each_family_knows_its_kinds() -> None:
     kinds = [
         {kind_of(each) for each in registered(family)}
-        for family in (PairSettings, EncoderSettings, LanguageSettings, ImageSettings)
+        for family in (
+            PairSettings,
+            EncoderSettings,
+            LanguageSettings,
+            ImageSettings,
+            CaptionSettings,
+        )
     ]
     assert kinds == [
         {"transformer", "recurrent", "convolutional", "aligner"},
         {"bert", "perceiver", "recurrent-encoder", "hierarchical", "decomposable", "language"},
         {"gpt", "recurrent-language-model", "memory-language-model"},
         {"convolutional", "perceiver", "residual", "transformer"},
+        {"recurrent", "transformer"},
     ]
 
 

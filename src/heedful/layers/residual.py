@@ -25,7 +25,7 @@ class ResidualOptions(NamedTuple):
 
     widths: tuple[int, ...] = (16, 32, 64)
     """Channels of each stage; a stage after the first has half as many rows and columns."""
-    blocks: int | tuple[int, ...] = 3
+    blocks: tuple[int, ...] = (3, 3, 3)
     """Blocks of each stage."""
     stem: Literal["small", "large"] = "small"
     """A 3 × 3 convolution; or 7 × 7 with stride 2 and a pooling, for images of 100 more rows."""
@@ -35,12 +35,6 @@ class ResidualOptions(NamedTuple):
     """Over groups of channels; or "fixed", with stored means and variances."""
     attention: ChannelAttention = "none"
     reduction: int = 16
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The number of blocks of each stage."""
-        each = self.blocks
-        return each if isinstance(each, tuple) else (each,) * len(self.widths)
 
 
 class FixedNorm(nn.Module):
@@ -129,7 +123,7 @@ class ResidualNetwork(nn.Module):
         options: sizes and options.
 
     Example:
-        >>> network = ResidualNetwork(3, ResidualOptions(widths=(8, 16), blocks=1))
+        >>> network = ResidualNetwork(3, ResidualOptions(widths=(8, 16), blocks=(1, 1)))
         >>> network(torch.zeros(2, 3, 32, 32)).shape, network.grid(32, 32)
         (torch.Size([2, 16, 16, 16]), (16, 16))
     """
@@ -142,7 +136,7 @@ class ResidualNetwork(nn.Module):
         self.stem_norm = _norm(options.norm, first)
         blocks, inputs = [], first
         self.strides = []
-        for stage, (width, count) in enumerate(zip(options.widths, options.counts, strict=True)):
+        for stage, (width, count) in enumerate(zip(options.widths, options.blocks, strict=True)):
             for number in range(count):
                 stride = 2 if stage and not number else 1
                 block = ResidualBlock(inputs, width, stride, options)

@@ -32,9 +32,6 @@ class ResidualImage(ImageModel):
         shape: of all images.
         classes: number of classes N.
 
-    Raises:
-        ValueError: there is not one number of blocks for each stage.
-
     Example:
         >>> import torch
         >>> settings = ResidualImageSettings(widths=(8, 16), blocks=1, channel_attention="se")

@@ -1,8 +1,8 @@
 """The settings of a residual network of convolutions."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from heedful.basics.limits import MOST_LAYERS, MOST_WIDTH
 from heedful.basics.settings import Settings
@@ -18,8 +18,8 @@ class ResidualSettings(Settings):
 
     widths: tuple[Width, ...] = Field((16, 32, 64), min_length=1)
     """Channels of each stage."""
-    blocks: Count | tuple[Count, ...] = 3
-    """Blocks of each stage: one number for all, or one for each."""
+    blocks: tuple[Count, ...] = (3, 3, 3)
+    """Blocks of each stage; one number for all stages."""
     stem: Literal["small", "large"] = "small"
     """The first layer: a 3 × 3 convolution, or 7 × 7 with stride 2 and a pooling."""
     bottleneck: bool = False
@@ -31,17 +31,28 @@ class ResidualSettings(Settings):
     reduction: int = Field(16, ge=1, le=MOST_WIDTH)
     """By how much the hidden layer of ``se`` and ``cbam`` is narrower than the channels."""
 
-    def build_network(self, channels: int) -> ResidualNetwork:
-        """The network for images of so many channels.
+    @model_validator(mode="before")
+    @classmethod
+    def _for_each_stage(cls, given: Any) -> Any:
+        """One number of blocks, for all stages."""
+        if not isinstance(given, dict):
+            return given
+        widths, blocks = given.get("widths", (16, 32, 64)), given.get("blocks", 3)
+        if isinstance(blocks, int) and isinstance(widths, list | tuple):
+            return {**given, "blocks": (blocks,) * len(widths)}
+        return given
 
-        Raises:
-            ValueError: there is not one number of blocks for each stage.
-        """
-        if isinstance(self.blocks, tuple) and len(self.blocks) != len(self.widths):
+    @model_validator(mode="after")
+    def _agree(self) -> "ResidualSettings":
+        if len(self.blocks) != len(self.widths):
             raise ValueError(
                 f"{len(self.blocks)} numbers of blocks for {len(self.widths)} widths; give one for "
                 "each stage, or one number"
             )
+        return self
+
+    def build_network(self, channels: int) -> ResidualNetwork:
+        """The network for images of so many channels."""
         options = ResidualOptions(
             self.widths,
             self.blocks,

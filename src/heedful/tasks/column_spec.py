@@ -104,6 +104,13 @@ class ColumnSpec(TaskSpec):
         """The files that are read in a folder, if :attr:`reads_folders`."""
         raise NotImplementedError
 
+    def check_files(self, files: Mapping[str, Sequence[str]], recipe: Any) -> None:
+        """Check the files of all parts before they are read; by default, nothing.
+
+        Raises:
+            UserError: they cannot be used.
+        """
+
     def known(self, examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
         """Collect what the encoding needs from the training examples, such as labels or words.
 
@@ -184,6 +191,7 @@ class ColumnSpec(TaskSpec):
         from heedful.tasks.preparation import content_hashes, write_run
 
         corpus = _Corpus.of(path, recipe, data_folder, folders=self.reads_folders)
+        self.check_files(corpus.files, recipe)
         hashes = content_hashes(corpus.files, self.files_of)
         known = self.known(corpus.examples("train"), recipe)
         counts = {part: self._write(path, part, corpus, known) for part in corpus.files}

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from heedful.basics.errors import UserError
 from heedful.data.readers.images import (
@@ -41,6 +41,7 @@ class Seen(BaseModel):
     """An image."""
 
     model_config = ConfigDict(extra="forbid")
+    _where: str = PrivateAttr("the image")
 
     image: Annotated[
         str,
@@ -50,6 +51,23 @@ class Seen(BaseModel):
             json_schema_extra={"contentMediaType": "image/*"},
         ),
     ]
+
+    def named(self, where: str) -> Self:
+        """The same image, with its name for messages."""
+        self._where = where
+        return self
+
+    def pixels(self, form: Sequence[Any]) -> "NDArray[np.uint8]":
+        """The image in a form (the fields of :class:`Form`), ``[rows, columns, channels]``.
+
+        Raises:
+            UserError: the image cannot be read.
+        """
+        return decoded(data_of(self.image, self._where), Form(*form), self._where)
+
+    def small(self, form: Sequence[Any]) -> Self:
+        """The same with its image in a form, as a run keeps it."""
+        return self.model_copy(update={"image": encoded(self.pixels(form))})
 
 
 class SizedImages(ExampleFiles):
@@ -67,27 +85,13 @@ class SizedImages(ExampleFiles):
         return Form(*self.size, self.colours)
 
 
-def pixels_of(seen: Seen, form: Sequence[Any]) -> "NDArray[np.uint8]":
-    """The image in a form (the fields of :class:`Form`), ``[rows, columns, channels]``.
-
-    Raises:
-        UserError: the image cannot be read.
-    """
-    return decoded(data_of(seen.image), Form(*form), "the image")
-
-
-def small(seen: Seen, form: Sequence[Any]) -> str:
-    """The data URI of the image in a form, as a run keeps it."""
-    return encoded(pixels_of(seen, form))
-
-
 def seen_in(path: str) -> Seen:
     """The image in a file.
 
     Raises:
         UserError: the file cannot be read.
     """
-    return Seen(image=as_uri(path))
+    return Seen(image=as_uri(path)).named(path)
 
 
 def read_image_argument(text: str) -> str:

@@ -7,7 +7,7 @@ import base64
 import binascii
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -147,6 +147,8 @@ class LabelledImage(NamedTuple):
 
     uri: str
     label: str
+    where: str
+    """The image, for messages."""
 
 
 def read_images(
@@ -170,15 +172,15 @@ def read_images(
     """
     if path != "-" and Path(path).is_dir():
         for one in image_files(path):
-            yield LabelledImage(as_uri(one), one.parent.relative_to(path).as_posix())
+            yield LabelledImage(as_uri(one), one.parent.relative_to(path).as_posix(), str(one))
     elif "images-idx3" in Path(path).name:
         yield from _read_idx(Path(path))
     else:
         base = Path() if path == "-" else Path(path).parent
         for found in read_labelled(path, text=(image,), label=label, encoding=encoding):
             [named] = found.texts
-            uri = named if named.startswith("data:") else as_uri(base / named)
-            yield LabelledImage(uri, found.label)
+            uri, where = _named(named, base, path)
+            yield LabelledImage(uri, found.label, where)
 
 
 class CaptionedImage(NamedTuple):
@@ -186,6 +188,8 @@ class CaptionedImage(NamedTuple):
 
     uri: str
     captions: list[str]
+    where: str
+    """The image, for messages."""
 
 
 def read_captioned(
@@ -193,8 +197,7 @@ def read_captioned(
 ) -> Iterator[CaptionedImage]:
     """The images of a table (CSV, TSV, JSON lines) with a caption in each row.
 
-    An image can have several rows; it is returned where its first one is. Images of the folder that
-    no row names are counted in a notice.
+    An image can have several rows; it is returned where its first one is.
 
     Args:
         path: the table, or ``-`` for standard input.
@@ -207,23 +210,58 @@ def read_captioned(
     Raises:
         UserError: a file is missing or invalid.
     """
-    beside = Path() if path == "-" else Path(path).parent
-    base = beside / folder
-    if not base.is_dir():
-        base = Path(folder)
-    if not base.is_dir():
-        raise UserError(f"{folder}: no such folder beside {path} or in the current folder")
+    base = _folder_of_images(path, folder)
     found: dict[str, list[str]] = {}
     for row in read_labelled(path, text=(image,), label=caption, encoding=encoding):
         found.setdefault(row.texts[0], []).append(row.label)
-    if folder:
-        named = {(base / one).resolve() for one in found}
-        left = [one for one in base.rglob("*") if extension(str(one)) in ENDINGS]
-        count = sum(one.resolve() not in named for one in left)
-        if count:
-            notice(f"{base}: {count:,} of {len(left):,} images have no caption in {path}")
     for name, captions in found.items():
-        yield CaptionedImage(name if name.startswith("data:") else as_uri(base / name), captions)
+        uri, where = _named(name, base, path)
+        yield CaptionedImage(uri, captions, where)
+
+
+def _named(name: str, base: Path, table: str) -> tuple[str, str]:
+    """The data URI of an image that a table names, and its name for messages."""
+    if name.startswith("data:"):
+        return name, f"an image in {table}"
+    return as_uri(base / name), str(base / name)
+
+
+def _folder_of_images(table: str, folder: str) -> Path:
+    """The folder that a table's paths are relative to.
+
+    Raises:
+        UserError: it does not exist.
+    """
+    base = (Path() if table == "-" else Path(table).parent) / folder
+    base = base if base.is_dir() else Path(folder)
+    if not base.is_dir():
+        raise UserError(f"{folder}: no such folder beside {table} or in the current folder")
+    return base
+
+
+def notice_uncaptioned(
+    tables: Sequence[str], image: str, caption: str, folder: str, encoding: str | None = None
+) -> None:
+    """Count the images of a folder that no row names, in a notice; nothing without a folder.
+
+    The arguments are those of :func:`read_captioned`.
+
+    Raises:
+        UserError: a file is missing or invalid.
+    """
+    if not folder:
+        return
+    bases: set[Path] = set()
+    named: set[Path] = set()
+    for table in tables:
+        base = _folder_of_images(table, folder).resolve()
+        bases.add(base)
+        rows = read_labelled(table, text=(image,), label=caption, encoding=encoding)
+        named.update((base / row.texts[0]).resolve() for row in rows)
+    there = [one for base in bases for one in base.rglob("*") if extension(str(one)) in ENDINGS]
+    left = sorted(one for one in there if one not in named)
+    if left:
+        notice(f"{len(left):,} of {len(there):,} images have no caption, such as {left[0]}")
 
 
 def image_files(folder: str | Path) -> list[Path]:
@@ -249,7 +287,7 @@ def _read_idx(path: Path) -> Iterator[LabelledImage]:
     if len(images) != len(labels):
         raise UserError(f"{path} has {len(images):,} images, but {beside} {len(labels):,} labels")
     for pixels, label in zip(images, labels, strict=True):
-        yield LabelledImage(encoded(pixels[..., None]), str(label))
+        yield LabelledImage(encoded(pixels[..., None]), str(label), str(path))
 
 
 def _labels_beside(path: Path) -> Path:

@@ -71,6 +71,13 @@ class Captioning(ColumnSpec):
 
         return read_image_argument(text)
 
+    def check_files(self, files: Mapping[str, Sequence[str]], recipe: Any) -> None:
+        from heedful.data.readers.images import notice_uncaptioned
+
+        data = recipe.data
+        tables = [path for part in files.values() for path in part]
+        notice_uncaptioned(tables, data.image, data.caption, data.images, data.encoding)
+
     def known(self, examples: Iterable["Described"], recipe: Any) -> dict[str, Any]:
         from heedful.tasks.captioning.words import collect
 
@@ -84,16 +91,13 @@ class Captioning(ColumnSpec):
 
     def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
         from heedful.tasks.captioning.words import encode
-        from heedful.tasks.image_input import pixels_of
 
-        row: dict[str, Any] = {"image": pixels_of(example, known["form"])}
+        row: dict[str, Any] = {"image": example.pixels(known["form"])}
         captions = getattr(example, "captions", None)
         return row if captions is None else {**row, "captions": encode(captions, known)}
 
     def kept(self, example: "Described", known: Mapping[str, Any]) -> "Described":
-        from heedful.tasks.image_input import small
-
-        return example.model_copy(update={"image": small(example, known["form"])})
+        return example.small(known["form"])
 
     def fresh_model(self, run: Any) -> "CaptionModel":
         from heedful.data.readers.images import Form
@@ -146,6 +150,12 @@ class Captioning(ColumnSpec):
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         return {"maps": maps_of(predictor.model)}
+
+    def amount(self, run: Any) -> str:
+        return f"{run.facts['data']['train']:,} images"
+
+    def weight_name(self, run: Any) -> str:
+        return "tokens"
 
     def figures(
         self, examples: Sequence["Described"], results: Sequence[Any], known: Mapping[str, Any]

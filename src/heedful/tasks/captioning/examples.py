@@ -42,4 +42,5 @@ class CaptionFiles(SizedImages):
         names = {"image": self.image, "caption": self.caption, "folder": self.images}
         for path in files:
             for found in read_captioned(path, encoding=encoding, **names):
-                yield Described(image=found.uri, captions=found.captions)
+                own = Described(image=found.uri, captions=found.captions)
+                yield own.named(found.where)

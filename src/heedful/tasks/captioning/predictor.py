@@ -19,7 +19,7 @@ from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Describe
 from heedful.models import CaptionModel, Scenes
 from heedful.tasks.captioning.words import words_of, written
 from heedful.tasks.column_predictor import ColumnPredictor
-from heedful.tasks.image_input import Seen, pixels_of
+from heedful.tasks.image_input import Seen
 
 
 class Caption(NamedTuple):
@@ -87,7 +87,7 @@ class Captioner(ColumnPredictor[CaptionModel, Seen, Caption]):
             seen: the image.
             relevance: whether to add relevance maps.
         """
-        pixels = torch.from_numpy(pixels_of(seen, self.known["form"]).copy())
+        pixels = torch.from_numpy(seen.pixels(self.known["form"]).copy())
         images = pixels.unsqueeze(0).to(self.device)
         with self.ready():
             [[best, *_]] = find_captions(self.model, images, self.options)

@@ -73,9 +73,7 @@ class ImageClassification(ColumnSpec):
         return {"image": columns.image(), "label": columns.label(len(known["labels"]) + 1)}
 
     def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
-        from heedful.tasks.image_input import pixels_of
-
-        row: dict[str, Any] = {"image": pixels_of(example, known["form"])}
+        row: dict[str, Any] = {"image": example.pixels(known["form"])}
         label = getattr(example, "label", None)
         if label is None:
             return row
@@ -83,9 +81,7 @@ class ImageClassification(ColumnSpec):
         return {**row, "label": labels.index(label) if label in labels else len(labels)}
 
     def kept(self, example: "Named", known: Mapping[str, Any]) -> "Named":
-        from heedful.tasks.image_input import small
-
-        return example.model_copy(update={"image": small(example, known["form"])})
+        return example.small(known["form"])
 
     def fresh_model(self, run: Any) -> "ImageModel":
         from heedful.data.readers.images import Form

@@ -28,4 +28,4 @@ class ImageFiles(SizedImages):
         names = {"image": self.image, "label": self.label}
         for path in files:
             for found in read_images(path, encoding=encoding, **names):
-                yield Named(image=found.uri, label=found.label)
+                yield Named(image=found.uri, label=found.label).named(found.where)

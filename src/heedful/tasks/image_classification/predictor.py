@@ -15,7 +15,7 @@ from heedful.inference import Axis, Media, Trace
 from heedful.inference.tracing import Decision, Described
 from heedful.models import ImageModel
 from heedful.tasks.column_predictor import ColumnPredictor
-from heedful.tasks.image_input import Seen, pixels_of
+from heedful.tasks.image_input import Seen
 
 _SHOWN = 5
 _PLACES, _VECTOR = "places", "class vector"
@@ -65,7 +65,7 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
             seen: the image.
             relevance: whether to add relevance maps.
         """
-        pixels = pixels_of(seen, self.known["form"])
+        pixels = seen.pixels(self.known["form"])
         own = torch.from_numpy(pixels.copy())
         shown = Media.picture(own[..., 0] if own.shape[-1] == 1 else own)
         grids = self.model.grids.items()
