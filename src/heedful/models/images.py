@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -18,6 +19,17 @@ class ImageShape(NamedTuple):
     channels: int
 
 
+class ImageLoss(NamedTuple):
+    """The loss of a model on some images."""
+
+    total: Tensor
+    """To differentiate: a sum over the images."""
+    logits: Tensor
+    """``[B, N]``"""
+    parts: Mapping[str, Tensor]
+    """Named sums over the images, detached, among them ``loss``."""
+
+
 class ImageModel(nn.Module):
     """Base of models that classify images; a subclass implements :meth:`forward`."""
 
@@ -27,6 +39,23 @@ class ImageModel(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits ``[B, N]`` of ``images [B, H, W, C]`` of bytes."""
         raise NotImplementedError
+
+    def single_pass(self, images: Tensor) -> Tensor:
+        """Logits ``[B, N]`` of one pass, for traces, if :meth:`forward` averages several."""
+        logits: Tensor = self(images)
+        return logits
+
+    def losses(self, images: Tensor, labels: Tensor, smoothing: float) -> ImageLoss:
+        """The training loss: by default, the cross-entropy of the labels.
+
+        Args:
+            images: bytes ``[B, H, W, C]``.
+            labels: integers ``[B]``.
+            smoothing: ε in [0, 1) of the labels.
+        """
+        logits = self(images).float()
+        total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+        return ImageLoss(total, logits, {"loss": total.detach()})
 
     def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
         """Module → the axes of its queries and keys; those of :attr:`grids` are images."""

@@ -44,7 +44,8 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
 
     def answer(self, inputs: Sequence[Seen]) -> list[ImageLabel]:
         """One label for each of some images."""
-        best = self._scores(inputs).topk(min(_SHOWN, len(self.known["labels"])), 1)
+        logits: Tensor = self.model(images_of(self.batch(inputs)))
+        best = logits.float().log_softmax(1).topk(min(_SHOWN, len(self.known["labels"])), 1)
         return [
             ImageLabel(names[0], values[0], list(zip(names, values, strict=True)))
             for names, values in (
@@ -52,11 +53,6 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
                 for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
             )
         ]
-
-    def _scores(self, inputs: Sequence[Seen]) -> Tensor:
-        """Log-probabilities ``[B, N]``."""
-        logits: Tensor = self.model(images_of(self.batch(inputs)))
-        return logits.float().log_softmax(1)
 
     def trace(self, seen: Seen, relevance: bool = True) -> Trace:
         """What the model attends to in an image.
@@ -71,9 +67,11 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
         grids = self.model.grids.items()
         axes = {name: Axis("image", extent=grid, media=shown) for name, grid in grids}
         [found] = self.predict([seen])
+        place = self.known["labels"].index(found.label)
 
         def decide() -> Decision:
-            return Decision([found.label], self._scores([seen]).max(1).values)
+            logits = self.model.single_pass(images_of(self.batch([seen]))).float()
+            return Decision([found.label], logits.log_softmax(1)[:, place])
 
         made = self.traced(Described(found.label, axes), decide, relevance=relevance)
         return _over_image(made, axes)

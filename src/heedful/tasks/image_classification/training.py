@@ -36,21 +36,17 @@ class ImageTask(ColumnTask):
         **how: Any,
     ) -> None:
         super().__init__(model, stores[0], stores[1], settings.batch_tokens, **how)
+        self.model: Any = model
         self.settings, self.classes = settings, classes
 
     def batch_loss(self, batch: ColumnBatch) -> Loss:
         """The cross-entropy, and the number of images whose label is predicted."""
         images, labels = images_of(batch), batch["label"].values
-        training = self.model.training
-        if training:
+        if self.model.training:
             images = varied(images, self.settings.shift, self.settings.flip)
-        logits = self.model(images).float()
-        total = F.cross_entropy(
-            logits,
-            labels,
-            ignore_index=self.classes,
-            reduction="sum",
-            label_smoothing=self.settings.label_smoothing if training else 0.0,
-        )
-        right = (logits.argmax(1) == labels).sum()
-        return Loss(total, {"loss": total.detach(), "accuracy": right})
+            total, logits, parts = self.model.losses(images, labels, self.settings.label_smoothing)
+        else:
+            logits = self.model(images).float()
+            total = F.cross_entropy(logits, labels, ignore_index=self.classes, reduction="sum")
+            parts = {"loss": total}
+        return Loss(total, {**parts, "accuracy": (logits.argmax(1) == labels).sum()})
