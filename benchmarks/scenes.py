@@ -5,8 +5,7 @@
     python benchmarks/scenes.py point runs/scenes-soft FOLDER
 
 A scene of 64 × 64 pixels has two shapes in two of 4 × 4 cells, on a noisy background. Its caption
-names both: "a red circle and a blue square". A shape that is higher, or further left in the same
-row, is named first. ``point`` describes the test scenes and measures how often the place with the
+names both in alphabetical order: "a blue square and a red circle". ``point`` describes the test scenes and measures how often the place with the
 largest weight for the words of a shape (colour and noun; the mean of their weights) lies within the
 shape, or touches it. Shapes that are not named are counted as missed.
 """
@@ -70,6 +69,7 @@ def scene(rng: random.Random) -> tuple[Image.Image, list[Shape], str]:
         box = (left, top, left + own, top + own)
         shapes.append(Shape(rng.choice([*COLOURS]), rng.choice(SHAPES), box))
         draw(shapes[-1], drawing)
+    shapes.sort()
     caption = " and ".join(f"a {one.colour} {one.noun}" for one in shapes)
     return image, shapes, caption
 
