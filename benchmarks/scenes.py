@@ -5,9 +5,10 @@
     python benchmarks/scenes.py point runs/scenes-soft FOLDER
 
 A scene of 64 × 64 pixels has two shapes in two of 4 × 4 cells, on a noisy background. Its caption
-names both in alphabetical order: "a blue square and a red circle". ``point`` describes the test scenes and measures how often the place with the
-largest weight for the words of a shape (colour and noun; the mean of their weights) lies within the
-shape, or touches it. Shapes that are not named are counted as missed.
+names both in alphabetical order: "a blue square and a red circle". ``point`` describes the test
+scenes and measures how often the place with the largest weight for the words of a shape (colour and
+noun; the mean of their weights) lies within the shape, or touches it. Shapes that are not named are
+counted as missed.
 """
 
 import argparse

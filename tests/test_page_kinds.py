@@ -54,22 +54,30 @@ def test_weights_lie_over_the_picture_step_by_step(chromium: Any, tmp_path: Path
         assert said(it).startswith("row 1 column 7, ")
 
 
-def test_heavy_cells_are_coloured(chromium: Any, tmp_path: Path) -> None:
-    """Of the saved picture: orange where the weights are, grey elsewhere, in colour without."""
+def test_cells_with_little_weight_are_hidden(chromium: Any, tmp_path: Path) -> None:
+    """Of the saved picture: its colours where the weights are, grey elsewhere; smooth or not."""
     weights = KINDS["caption"].weights[0, 0].numpy()
     with opened(chromium, exported(tmp_path, "caption")) as it:
         it.tab("heads")
         it.page.wait_for_selector(".heed-image-view >> visible=true")
         picture = pixels(it.saved("png"))
         svg = ET.fromstring(it.saved("svg"))
+        it.page.click("text=Smooth >> visible=true")
+        smooth = pixels(it.saved("png"))
+        it.page.locator("input[type=range][max='1'] >> visible=true").fill("0")
+        bare = pixels(it.saved("png"))
         it.page.click("text=Weights over the picture >> visible=true")
         plain = pixels(it.saved("png"))
     side = len(picture) / 7
     middles = [int((place + 0.5) * side) for place in range(7)]
-    spread = np.ptp(picture[middles][:, middles].astype(int), axis=-1).ravel()
-    assert spread[weights.argmax()] > 100
-    assert spread[weights.argmin()] < 10
-    assert np.ptp(plain[middles][:, middles].astype(int), axis=-1).max() > 100
+    shown = picture[middles][:, middles].astype(int).reshape(49, -1)
+    own = plain[middles][:, middles].astype(int).reshape(49, -1)
+    hidden = abs(shown - own).max(1) / abs(own - 128).max(1)
+    assert hidden[weights.argmax()] < 0.02
+    share = 0.85 * (1 - (weights.min() / weights.max()) ** 0.75)
+    assert hidden[weights.argmin()] == pytest.approx(share, abs=0.05)
+    assert abs(smooth.astype(int) - picture).max() > 20
+    assert abs(bare.astype(int) - plain).max() <= 2
     assert len(svg.findall(".//{http://www.w3.org/2000/svg}image")) == 2
 
 

@@ -18,15 +18,17 @@ KINDS = kinds_trace()
 
 def test_a_figure_has_a_panel_a_query_over_the_picture(tmp_path: Path) -> None:
     figure = trace_figure(KINDS, "caption")
-    assert [axes.get_title() for axes in figure.axes] == ["a", "red", "disc", "</s>"]
-    picture, over = (np.asarray(image.get_array()) for image in figure.axes[1].get_images())
-    assert picture.shape == (140, 140)
+    assert [axes.get_title() for axes in figure.axes] == ["", "a", "red", "disc", "</s>"]
+    assert len(figure.axes[0].get_images()) == 1  # the picture alone
+    picture, over = (np.asarray(image.get_array()) for image in figure.axes[2].get_images())
+    assert picture.shape == (140, 140, 3)
     mean = KINDS["caption"].weights.mean(0)[1]
-    np.testing.assert_allclose(over[..., 3].ravel(), 0.8 * (mean / mean.max()) ** 0.75, atol=1e-6)
+    hidden = 0.85 * (1 - (mean / mean.max()) ** 0.75)
+    np.testing.assert_allclose(over[..., 3].ravel(), hidden, atol=1e-6)
     apart = trace_figure(KINDS, "caption", apart=True)
     assert [axes.get_title() for axes in apart.axes][2:4] == ["red, head 1", "red, head 2"]
     some = trace_figure(KINDS, "patches")
-    assert len(some.axes) == 48
+    assert len(some.axes) == 49
     assert some.texts[0].get_text() == "patches (the first 48 of 49)"
     for kind in ("png", "svg"):
         save_figure(figure, tmp_path / f"a.{kind}")

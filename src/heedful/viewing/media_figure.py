@@ -24,6 +24,8 @@ from heedful.viewing.labels import shorten, token_labels
 
 _OVER = (1.0, 0.604, 0.0)
 """Orange, which is visible on black and on white."""
+_VEIL, _OPACITY = (0.5, 0.5, 0.5), 0.85
+"""What hides cells with little weight; the page has the same."""
 _MOST_PANELS = 48
 _PANEL, _GAP, _TITLE, _MARGIN = 1.7, 0.12, 0.3, 0.12
 _ROW, _STRIP, _WIDTH = 0.24, 0.8, 7.0
@@ -34,9 +36,10 @@ _WEIGHTS_EXPONENT = 0.75
 def picture_figure(
     weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
 ) -> Figure:
-    """Draw one panel per query and head, with the weights over the cells of the picture.
+    """Draw the picture, and one panel per query and head.
 
-    The largest weight of each panel has the full colour.
+    What has little weight is hidden; weights of which some are negative are drawn in colour over
+    the picture in grey. The largest weight of each panel has the full strength.
 
     Args:
         weights: ``[H, Q, K]``.
@@ -46,7 +49,7 @@ def picture_figure(
         names: names of the heads.
     """
     labels = [shorten(one, 20) for one in token_labels(queries)]
-    panels = [
+    panels: list[tuple[str, Tensor | None]] = [
         (f"{label}, {name}" if len(names) > 1 else label, weights[head, query])
         for query, label in enumerate(labels)
         for head, name in enumerate(names)
@@ -54,7 +57,8 @@ def picture_figure(
     left_out = len(panels) - _MOST_PANELS
     if left_out > 0:
         title = f"{title} (the first {_MOST_PANELS} of {len(panels):,})"
-    shown = panels[:_MOST_PANELS]
+    alone = axis.media is not None and len(names) == 1
+    shown = [*([("", None)] if alone else []), *panels[:_MOST_PANELS]]
     columns = min(len(shown), 6 // len(names) * len(names) or 6)
     rows = -(-len(shown) // columns)
     high, wide = axis.media.size if axis.media is not None else axis.extent
@@ -137,16 +141,20 @@ def _write_title(figure: Figure, title: str, labels: Sequence[str]) -> list[str]
     return families
 
 
-def _draw_picture(axes: Axes, weights: Tensor, axis: Axis) -> None:
+def _draw_picture(axes: Axes, weights: Tensor | None, axis: Axis) -> None:
     rows, columns = (int(one) for one in axis.extent)
     extent = (0.0, float(columns), float(rows), 0.0)
+    veiled = axis.media is not None and (weights is None or bool((weights >= 0).all()))
     if axis.media is not None:
-        axes.imshow(_grey(axis.media), cmap="gray", vmin=0, vmax=1, extent=extent, aspect="auto")
-    share = weights.abs() / weights.abs().max().clamp(min=1e-12)
-    over = np.empty((rows, columns, 4))
-    over[..., :3] = _OVER
-    over[..., 3] = 0.8 * share.pow(_WEIGHTS_EXPONENT).view(rows, columns).numpy()
-    axes.imshow(over, interpolation="nearest", extent=extent, aspect="auto")
+        shown = _pixels(axis.media) if veiled else _grey(axis.media)
+        axes.imshow(shown, cmap="gray", vmin=0, vmax=1, extent=extent, aspect="auto")
+    if weights is not None:
+        share = weights.abs() / weights.abs().max().clamp(min=1e-12)
+        strength = share.pow(_WEIGHTS_EXPONENT).view(rows, columns).numpy()
+        over = np.empty((rows, columns, 4))
+        over[..., :3] = _VEIL if veiled else _OVER
+        over[..., 3] = _OPACITY * (1 - strength) if veiled else 0.8 * strength
+        axes.imshow(over, interpolation="nearest", extent=extent, aspect="auto")
     axes.set_xticks([])
     axes.set_yticks([])
 
@@ -165,9 +173,14 @@ def _draw_strip(axes: Axes, media: Media, seconds: float) -> None:
     axes.set_yticks([])
 
 
+def _pixels(media: Media) -> NDArray[np.float64]:
+    """``[rows, columns]``, or ``[rows, columns, 3]`` with colours, from 0 to 1."""
+    return np.asarray(imread(io.BytesIO(media.data), format="png"), dtype=np.float64)
+
+
 def _grey(media: Media) -> NDArray[np.float64]:
     """Brightness ``[rows, columns]`` from 0 to 1."""
-    pixels = np.asarray(imread(io.BytesIO(media.data), format="png"), dtype=np.float64)
+    pixels = _pixels(media)
     return pixels if pixels.ndim == 2 else pixels[..., :3] @ np.array([0.2126, 0.7152, 0.0722])
 
 

@@ -1,8 +1,8 @@
 // Weights over the cells of an image.
 
-import { checkbox, element, focusedNear, svgElement } from "./elements.js";
+import { checkbox, element, focusedNear, inputField, svgElement } from "./elements.js";
 import { argmax, matrixOf, rowOf, formatWeight } from "./matrices.js";
-import { overlayImage } from "./painting.js";
+import { overlayImage, veilImage } from "./painting.js";
 import { serializeSvg } from "./exporting.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
@@ -10,6 +10,7 @@ import { serializeSvg } from "./exporting.js";
 /** @typedef {import("./types.js").AxisView} AxisView */
 
 const SIDE = 480;
+const OPACITY = 0.85;
 let filterCount = 0;
 
 /** @implements {AxisView} */
@@ -30,6 +31,8 @@ class ImageView {
     this.row = 0;
     this.cursor = -1;
     this.over = true;
+    this.smooth = false;
+    this.opacity = OPACITY;
     this.svg = svgElement("svg", {
       class: "heed-image-view", viewBox: `0 0 ${this.width} ${this.height}`, tabindex: 0, role: "application",
       "aria-roledescription": "picture with weights",
@@ -41,8 +44,17 @@ class ImageView {
       this.over = on;
       this.draw();
     });
-    shown.field.hidden = !axis.media;
-    this.body = element("div", { class: "heed-axis-view" }, this.svg, this.readout, shown.field);
+    const smooth = checkbox("Smooth", false, (on) => {
+      this.smooth = on;
+      this.draw();
+    });
+    const opacity = inputField("Hide what has little weight", { type: "range", min: 0, max: 1, step: 0.05, value: OPACITY }, () => {
+      this.opacity = Number(opacity.input.value);
+      this.draw();
+    });
+    this.options = element("div", { class: "heed-image-options" }, shown.field, smooth.field, opacity.field);
+    this.options.hidden = !axis.media;
+    this.body = element("div", { class: "heed-axis-view" }, this.svg, this.readout, this.options);
     this.listen();
   }
 
@@ -101,17 +113,18 @@ class ImageView {
     this.mark();
   }
 
-  /** The picture in grey with the weights over it; without weights, in colour. */
+  /** The picture, hidden where weights are small; in grey below weights that may be negative. */
   layers() {
     const size = { x: 0, y: 0, width: this.width, height: this.height, preserveAspectRatio: "none" };
     const { media } = this.axis;
     const small = Math.max(...(media?.size ?? [SIDE])) < SIDE / 4;
     const how = { ...size, "image-rendering": small ? "pixelated" : null };
+    const veiled = media && this.weights.every((one) => one >= 0);
+    const over = veiled ? veilImage(this.weights, this.across, this.opacity) : overlayImage(this.weights, this.across);
     return [
-      ...(media ? imageElements(media.url, how, this.over)
+      ...(media ? imageElements(media.url, how, this.over && !veiled)
         : [svgElement("rect", { width: this.width, height: this.height, fill: "#808080", "fill-opacity": 0.16 })]),
-      this.over
-        ? svgElement("image", { ...size, href: overlayImage(this.weights, this.across), "image-rendering": "pixelated" }) : "",
+      this.over ? svgElement("image", { ...size, href: over, "image-rendering": this.smooth ? null : "pixelated" }) : "",
     ];
   }
 

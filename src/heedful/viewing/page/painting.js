@@ -152,6 +152,28 @@ export function overlayImage(weights, columns) {
   return canvas.toDataURL("image/png");
 }
 
+/**
+ * A grey image that hides what has little weight, with one pixel per weight.
+ * @param {ArrayLike<number>} weights none negative
+ * @param {number} columns
+ * @param {number} opacity where the weight is 0, from 0 to 1
+ * @returns {string} a data URL
+ */
+export function veilImage(weights, columns, opacity) {
+  const canvas = document.createElement("canvas");
+  canvas.width = columns;
+  canvas.height = Math.ceil(weights.length / columns);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(canvas.width, canvas.height);
+  const peak = maxAbsolute(weights);
+  for (let i = 0; i < weights.length; i++) {
+    const alpha = opacity * (1 - (peak ? colourStrength(weights[i] / peak) : 0));
+    image.data.set([128, 128, 128, Math.round(alpha * 255)], i * 4);
+  }
+  context.putImageData(image, 0, 0);
+  return canvas.toDataURL("image/png");
+}
+
 /** @param {ArrayLike<number>} weights */
 export function maxAbsolute(weights) {
   let maximum = 0;
