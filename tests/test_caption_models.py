@@ -16,7 +16,8 @@ ENCODER = {"widths": [4, 6], "blocks": 1}
 VOCABULARY = 15
 MODELS: dict[str, dict[str, Any]] = {
     "soft": {"kind": "recurrent", "context_gate": True},
-    "gru, Luong": {"kind": "recurrent", "cell": "gru", "attention": "luong-general"},
+    "gru, Luong": {"kind": "recurrent", "cell": "gru", "attention": "luong-general",
+                   "initial_state": "zeros"},
     "hard": {"kind": "recurrent", "attention": "hard-reinforce"},
     "none": {"kind": "recurrent", "attention": "none", "decoder_layers": 2},
     "heads": {"kind": "recurrent", "attention": {"heads": 2, "normalizer": "sparsemax"}},

@@ -34,6 +34,9 @@ class RecurrentCaptionSettings(RecurrentDecoderSettings, CaptionSettings):
     cell: Literal["rnn", "gru", "lstm"] = "lstm"
     encoder: ResidualSettings = ResidualSettings(widths=(32, 64, 128), blocks=2, stem="large")
     """The network whose features are attended to."""
+    initial_state: Literal["mean", "zeros"] = "mean"
+    """Whether the decoder starts from the mean of the features, or from zeros, so that it knows of
+    the image only what it attends to."""
     tied_embeddings: Literal["output", "none"] = "none"
     """Whether the embedding and the output matrix are one."""
     max_length: int = Field(64, ge=2)
@@ -59,7 +62,7 @@ class RecurrentCaptioner(CaptionModel):
     """Convolutions, and a recurrent decoder that attends to their features.
 
     The decoder starts from ``tanh(W mean + b)`` of the mean of the features, one matrix for each
-    part of its state (section 3.1.2, where it is a perceptron).
+    part of its state (section 3.1.2, where it is a perceptron), or from zeros.
 
     Args:
         settings: sizes and options.
@@ -92,7 +95,10 @@ class RecurrentCaptioner(CaptionModel):
         self.norm = nn.LayerNorm(width)
         self.target_embedding = token_embedding(vocabulary, settings.embedding_size)
         parts = settings.decoder_layers * (2 if settings.cell == "lstm" else 1)
-        self.initial = nn.Linear(width, parts * settings.hidden_size)
+        self.state_size = parts * settings.hidden_size
+        self.initial: nn.Linear | None = None
+        if settings.initial_state == "mean":
+            self.initial = nn.Linear(width, self.state_size)
         self.decoder = recurrent_decoder(settings, width)
         self.output = None
         if settings.tied_embeddings == "none":
@@ -108,7 +114,10 @@ class RecurrentCaptioner(CaptionModel):
     def _begin(self, scenes: Scenes) -> RecurrentState:
         features = self.drop(self.features(scenes.images))
         mean = features.mean(1)
-        states = torch.tanh(self.initial(mean)).unflatten(1, (self.settings.decoder_layers, -1))
+        states = mean.new_zeros(len(mean), self.state_size)
+        if self.initial is not None:
+            states = torch.tanh(self.initial(mean))
+        states = states.unflatten(1, (self.settings.decoder_layers, -1))
         hidden = tuple(layer.split(self.settings.hidden_size, 1) for layer in states.unbind(1))
         lengths = torch.full((len(features),), features.shape[1], device=features.device)
         memory = self.decoder.remember(features, ((mean,),), lengths)
