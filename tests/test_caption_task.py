@@ -9,10 +9,11 @@ import httpx
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 import typer
 from PIL import Image
 from sacrebleu.metrics.bleu import BLEU
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import heedful
@@ -272,6 +273,109 @@ def test_recipes_that_cannot_work_are_refused(
 ) -> None:
     table = {key: one for key, one in {**RECIPE["model"], **model}.items() if one is not None}
     recipe = {**RECIPE, "model": table, "training": {**RECIPE["training"], **training}}
+    with pytest.raises(UserError, match=message):
+        heedful.train(recipe, tmp_path / "run", data=folder)
+
+
+def torchvision_features(state: dict[str, Any], image: Any, bottleneck: bool) -> Any:
+    """The features of a ResNet by torchvision's names, in evaluation mode."""
+
+    def norm(x: Any, name: str) -> Any:
+        mean, variance = state[f"{name}.running_mean"], state[f"{name}.running_var"]
+        scale = state[f"{name}.weight"] / (variance + 1e-5).sqrt()
+        shift = state[f"{name}.bias"] - mean * scale
+        return x * scale[:, None, None] + shift[:, None, None]
+
+    x = F.conv2d(image, state["conv1.weight"], stride=2, padding=3)
+    x = F.max_pool2d(norm(x, "bn1").relu(), 3, 2, 1)
+    for stage in (1, 2):
+        name = f"layer{stage}.0"
+        stride, own = 1 if stage == 1 else 2, x
+        count = 3 if bottleneck else 2
+        for place in range(1, count + 1):
+            weight = state[f"{name}.conv{place}.weight"]
+            at = 2 if bottleneck else 1
+            x = F.conv2d(
+                x, weight, stride=stride if place == at else 1, padding=weight.shape[-1] // 2
+            )
+            x = norm(x, f"{name}.bn{place}")
+            x = x.relu() if place < count else x
+        if f"{name}.downsample.0.weight" in state:
+            own = F.conv2d(own, state[f"{name}.downsample.0.weight"], stride=stride)
+            own = norm(own, f"{name}.downsample.1")
+        x = (x + own).relu()
+    return x
+
+
+def torchvision_state(bottleneck: bool) -> dict[str, Any]:
+    """Random tensors by the names of a ResNet of torchvision with two stages of one block."""
+    sizes = {"conv1.weight": (4, 3, 7, 7)}
+    inputs = 4
+    for stage, width in ((1, 4), (2, 6)):
+        name, outputs = f"layer{stage}.0", width * (4 if bottleneck else 1)
+        kernels = [(width, inputs, 1), (width, width, 3), (outputs, width, 1)]
+        kernels = kernels if bottleneck else [(width, inputs, 3), (width, width, 3)]
+        for place, (out, into, size) in enumerate(kernels, 1):
+            sizes[f"{name}.conv{place}.weight"] = (out, into, size, size)
+        if stage == 2 or bottleneck:
+            sizes[f"{name}.downsample.0.weight"] = (outputs, inputs, 1, 1)
+        inputs = outputs
+    state = {name: torch.randn(size) / 4 for name, size in sizes.items()}
+    for name, size in sizes.items():
+        norm = (
+            name.replace("conv", "bn")
+            .replace("downsample.0", "downsample.1")
+            .removesuffix(".weight")
+        )
+        state |= {
+            f"{norm}.{part}": torch.randn(size[0]) for part in ("weight", "bias", "running_mean")
+        }
+        state |= {f"{norm}.running_var": torch.rand(size[0]) + 0.5}
+        state |= {f"{norm}.num_batches_tracked": torch.tensor(3)}
+    return {**state, "fc.weight": torch.zeros(2, 2), "fc.bias": torch.zeros(2)}
+
+
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_weights_in_torchvisions_layout_are_the_start(
+    bottleneck: bool, folder: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(4)
+    state = torchvision_state(bottleneck)
+    save_file(state, folder / "resnet.safetensors")
+    encoder = {"widths": [4, 6], "blocks": 1, "stem": "large", "bottleneck": bottleneck}
+    encoder |= {"norm": "fixed", "scaling": "imagenet"}
+    short = {**RECIPE["training"], "max_steps": 1, "validate_every": 1, "checkpoint_every": 1}
+    short |= {"learning_rate": 1e-9, "warmup_steps": 0}
+    recipe = {**RECIPE, "model": {**RECIPE["model"], "encoder": encoder}, "training": short}
+    recipe["data"] = {**RECIPE["data"], "encoder_weights": "resnet.safetensors"}
+    assert heedful.train(recipe, tmp_path / "run", data=folder)
+    predictor = heedful.load(tmp_path / "run", device="cpu")
+    pixels = torch.rand(2, 3, 40, 52)
+    mean, spread = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    scaled = (pixels - mean[:, None, None]) / spread[:, None, None]
+    expected = torchvision_features(state, scaled, bottleneck)
+    with torch.no_grad():
+        found = predictor.model.network(2 * pixels - 1)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "norm": ({"norm": "group"}, "set model.encoder.norm = 'fixed'"),
+    "width": ({"widths": [4, 8]}, "correct widths"),
+    "stage": ({"widths": [4, 6, 8], "blocks": 1}, "has no weights for blocks.2"),
+    "fewer": ({"widths": [4], "blocks": 1}, "add stages or blocks"),
+}
+
+
+@pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG)
+def test_weights_of_another_network_are_refused(
+    changed: dict[str, Any], message: str, folder: Path, tmp_path: Path
+) -> None:
+    save_file(torchvision_state(False), folder / "other.safetensors")
+    encoder = {"widths": [4, 6], "blocks": 1, "stem": "large", "norm": "fixed"}
+    encoder |= {"scaling": "imagenet", **changed}
+    recipe = {**RECIPE, "model": {**RECIPE["model"], "encoder": encoder}}
+    recipe["data"] = {**RECIPE["data"], "encoder_weights": "other.safetensors"}
     with pytest.raises(UserError, match=message):
         heedful.train(recipe, tmp_path / "run", data=folder)
 

@@ -16,6 +16,9 @@ from torch import Tensor, nn
 from heedful.layers.channel_attention import ChannelAttention, channel_attention, gate_axes
 
 Norm = Literal["group", "fixed"]
+Scaling = Literal["centred", "imagenet"]
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and standard deviation of the colours of pixels from 0 to 1."""
 _GROUP = 8
 """Channels of a group."""
 
@@ -35,6 +38,8 @@ class ResidualOptions(NamedTuple):
     """Over groups of channels; or "fixed", with stored means and variances."""
     attention: ChannelAttention = "none"
     reduction: int = 16
+    scaling: Scaling = "centred"
+    """Pixels from −1 to 1, or with ImageNet's mean 0 and variance 1, as torchvision's."""
 
 
 class FixedNorm(nn.Module):
@@ -122,6 +127,9 @@ class ResidualNetwork(nn.Module):
         channels: channels C of the images.
         options: sizes and options.
 
+    Raises:
+        ValueError: grey images are scaled as ImageNet's.
+
     Example:
         >>> network = ResidualNetwork(3, ResidualOptions(widths=(8, 16), blocks=(1, 1)))
         >>> network(torch.zeros(2, 3, 32, 32)).shape, network.grid(32, 32)
@@ -130,6 +138,9 @@ class ResidualNetwork(nn.Module):
 
     def __init__(self, channels: int, options: ResidualOptions) -> None:
         super().__init__()
+        if options.scaling == "imagenet" and channels != 3:
+            raise ValueError("the scaling 'imagenet' is for colours: set data.colours = 'rgb'")
+        self.scaling = options.scaling
         self.large = options.stem == "large"
         first = options.widths[0]
         self.stem = _conv(channels, first, 7, 2) if self.large else _conv(channels, first, 3)
@@ -147,6 +158,10 @@ class ResidualNetwork(nn.Module):
         self.dim = inputs
 
     def forward(self, images: Tensor) -> Tensor:
+        """Features of images with values from −1 to 1."""
+        if self.scaling == "imagenet":
+            mean, spread = (images.new_tensor(one)[:, None, None] for one in IMAGENET)
+            images = ((images + 1) / 2 - mean) / spread
         hidden = F.relu(self.stem_norm(self.stem(images)))
         hidden = F.max_pool2d(hidden, 3, 2, 1) if self.large else hidden
         for block in self.blocks:

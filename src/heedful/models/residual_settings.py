@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from heedful.basics.limits import MOST_LAYERS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.layers.channel_attention import ChannelAttention
-from heedful.layers.residual import Norm, ResidualNetwork, ResidualOptions
+from heedful.layers.residual import Norm, ResidualNetwork, ResidualOptions, Scaling
 
 Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 Count = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
@@ -31,6 +31,10 @@ class ResidualSettings(Settings):
     reduction: int = Field(16, ge=1, le=MOST_WIDTH)
     """By how much the hidden layer of ``se`` and ``cbam`` is narrower than the channels."""
 
+    scaling: Scaling = "centred"
+    """Pixels from −1 to 1; "imagenet" with the mean and variance of ImageNet, for weights in
+    torchvision's layout."""
+
     @model_validator(mode="before")
     @classmethod
     def _for_each_stage(cls, given: Any) -> Any:
@@ -52,7 +56,11 @@ class ResidualSettings(Settings):
         return self
 
     def build_network(self, channels: int) -> ResidualNetwork:
-        """The network for images of so many channels."""
+        """The network for images of so many channels.
+
+        Raises:
+            ValueError: grey images are scaled as ImageNet's.
+        """
         options = ResidualOptions(
             self.widths,
             self.blocks,
@@ -61,5 +69,6 @@ class ResidualSettings(Settings):
             self.norm,
             self.channel_attention,
             self.reduction,
+            self.scaling,
         )
         return ResidualNetwork(channels, options)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from heedful.data.columns import Codec
     from heedful.evaluation.outcome import Examples, Figure
     from heedful.models import CaptionModel
+    from heedful.runs.run import Run
+    from heedful.runs.start import Start
     from heedful.tasks.captioning.examples import Described
     from heedful.tasks.captioning.predictor import Captioner
     from heedful.tasks.captioning.recipe import CaptionRecipe
@@ -98,6 +101,23 @@ class Captioning(ColumnSpec):
 
     def kept(self, example: "Described", known: Mapping[str, Any]) -> "Described":
         return example.small(known["form"])
+
+    def prepare(
+        self, path: Path, recipe: Any, data_folder: Path | None, start: "Start | None"
+    ) -> "Run":
+        from heedful.runs.recipe import find_data
+        from heedful.tasks.captioning.starting import keep_weights, read_weights
+
+        if recipe.data.encoder_weights is not None:
+            [file] = find_data([recipe.data.encoder_weights], data_folder)
+            keep_weights(path, read_weights(Path(file), recipe))
+        return super().prepare(path, recipe, data_folder, start)
+
+    def load_start(self, run: Any, model: Any) -> None:
+        from heedful.tasks.captioning.starting import load_kept
+
+        load_kept(run.path, model)
+        super().load_start(run, model)
 
     def fresh_model(self, run: Any) -> "CaptionModel":
         from heedful.data.readers.images import Form

@@ -27,6 +27,9 @@ class CaptionFiles(SizedImages):
     """Column of the caption."""
     images: str = ""
     """Folder that the paths are relative to; by default, the table's."""
+    encoder_weights: str | None = None
+    """A safetensors file with the weights of a residual network in torchvision's layout, which
+    ``model.encoder`` starts from."""
     lower_case: bool = False
     """Whether captions are read and written in lower case."""
     split: Literal["punctuation", "spaces"] = "punctuation"
