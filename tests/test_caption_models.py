@@ -43,7 +43,7 @@ def made(name: str, **more: Any) -> Any:
 
 def images(count: int = 3) -> Tensor:
     generator = torch.Generator().manual_seed(6)
-    return torch.randint(256, (count, *SHAPE), generator=generator, dtype=torch.uint8)
+    return torch.randint(256, (count, *SHAPE[:3]), generator=generator, dtype=torch.uint8)
 
 
 def targets(rows: int, length: int = 5) -> Tensor:
@@ -84,6 +84,39 @@ def test_captions_of_one_image_are_those_of_its_copies(name: str) -> None:
             torch.testing.assert_close(own.grad, theirs.grad)
 
 
+@pytest.mark.parametrize("name", ["soft", "Transformer"])
+def test_the_vector_of_a_frame_depends_on_it_and_its_neighbours(name: str) -> None:
+    torch.manual_seed(3)
+    table = {"encoder": ENCODER, "dropout": 0.0, "hidden_size": 6, **MODELS[name]}
+    table |= {"heads": 2} if name == "Transformer" else {"embedding_size": 5}
+    settings = CaptionSettings.model_validate(table)
+    model: Any = build_caption_model(settings, ImageShape(8, 12, 3, 5), VOCABULARY)
+    model = model.double().eval()
+    clips = torch.randint(256, (2, 5 * 8, 12, 3), dtype=torch.uint8)
+    found = model.look(clips, torch.float64)
+    vectors = []
+    for frame in clips[1].split(8):
+        values = centred(frame[None], torch.float64).permute(0, 3, 1, 2)
+        flat = model.look.network(values).flatten()
+        vectors.append(model.look.of_frame.weight @ flat + model.look.of_frame.bias)
+    around = model.look.around
+    for place, own in enumerate(vectors):
+        total = around.bias
+        for shift in (-1, 0, 1):
+            if 0 <= place + shift < 5:
+                total = total + around.weight[..., shift + 1] @ vectors[place + shift]
+        torch.testing.assert_close(found[1, place], own + total.relu())
+    axes, target = model.attention_axes(), targets(2)
+    assert ("target", "frames") in axes.values()
+    with torch.no_grad(), watch(model, axes) as seen:
+        logits = model.teacher_force(Scenes(clips), target)
+    reading = [name for name, own in axes.items() if own == ("target", "frames")][-1]
+    assert torch.cat(seen[reading], 2).shape[2:] == (5, 5)
+    state = model.start(Scenes(clips))
+    step, _ = model.step(target[:, 0], state)
+    torch.testing.assert_close(step, logits[:, 0])
+
+
 @models
 def test_weights_are_over_the_cells(name: str) -> None:
     model = made(name)
@@ -110,7 +143,7 @@ def test_soft_attention_is_that_of_the_papers_equations() -> None:
     score = decoder.attention.score
     for row in range(2):
         values = centred(images(2)[row : row + 1], torch.float64).permute(0, 3, 1, 2)
-        maps = model.network(values)[0]  # [F, rows, columns]
+        maps = model.look.network(values)[0]  # [F, rows, columns]
         cells = [model.norm(maps[:, y, x]) for y in range(4) for x in range(6)]
         mean = torch.stack(cells).mean(0)
         h, c = torch.tanh(model.initial.weight @ mean + model.initial.bias).split(6)

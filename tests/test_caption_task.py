@@ -22,7 +22,15 @@ from heedful.basics.errors import UserError
 from heedful.cli import evaluate, plot, predict, task_commands, view
 from heedful.cli import train as train_command
 from heedful.data.columns import columns_of
-from heedful.data.readers.images import as_uri, notice_uncaptioned, read_captioned
+from heedful.data.readers.images import (
+    Form,
+    as_uri,
+    data_of,
+    decoded,
+    encoded,
+    notice_uncaptioned,
+    read_captioned,
+)
 from heedful.models import CaptionSettings, ImageShape, Scenes, build_caption_model
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
@@ -31,6 +39,7 @@ from heedful.tasks.captioning.figures import caption_figures
 from heedful.tasks.captioning.predictor import find_captions
 from heedful.tasks.captioning.terms import Coverage
 from heedful.tasks.captioning.training import CaptionBatch, captions_of
+from heedful.tasks.image_input import seen_in
 from heedful.tasks.spec import Opening, spec_of_run
 from heedful.training.terms import TeacherForced
 from page_help import needs_browser, opened
@@ -152,6 +161,60 @@ def test_batches_have_all_captions() -> None:
     assert found.target_in.tolist() == [[2, a, b, 0], [2, b, 0, 0], [2, a, 1, d]]
     assert batch.weight == 9
     assert spec.name == "captioning"
+
+
+def clip(path: Path, frames: int) -> list[Any]:
+    """An animated file of frames of one brightness each; returns the frames."""
+    images = [Image.new("RGB", (16, 12), (20 * number,) * 3) for number in range(frames)]
+    images[0].save(path, save_all=True, append_images=images[1:])
+    return images
+
+
+@pytest.mark.parametrize("ending", ["gif", "webp", "png"])
+def test_frames_of_a_clip_are_taken_at_equal_distances(ending: str, tmp_path: Path) -> None:
+    clip(tmp_path / f"a.{ending}", 9)
+    data = (tmp_path / f"a.{ending}").read_bytes()
+    found = decoded(data, Form(12, 16, "grey", 5), "it").reshape(5, 12 * 16)
+    assert abs(found.mean(1) - [0, 40, 80, 120, 160]).max() < 4
+    again = decoded(data_of(encoded(found.reshape(60, 16, 1), 5)), Form(12, 16, "grey", 5), "it")
+    np.testing.assert_array_equal(again, found.reshape(60, 16, 1))
+    one = decoded(data, Form(12, 16, "grey"), "it")
+    assert one.shape == (12, 16, 1)
+    with pytest.raises(UserError, match="9 frames, but a clip of this run has 12"):
+        decoded(data, Form(12, 16, "grey", 12), "it")
+
+
+def test_clips_are_described(tmp_path: Path) -> None:
+    """Which half is bright: training, resuming, the trace over the frames, the command."""
+    lines = ["image\tcaption"]
+    for number in range(24):
+        late = number % 2
+        values = [30 + 200 * ((place >= 3) == bool(late)) for place in range(6)]
+        frames = [Image.new("RGB", (16, 12), (value, number, 0)) for value in values]
+        frames[0].save(tmp_path / f"{number}.png", save_all=True, append_images=frames[1:])
+        lines.append(f"{number}.png\t{'late' if late else 'early'} light")
+    (tmp_path / "t.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = {"train": "t.tsv", "validation": "t.tsv", "test": "t.tsv", "size": [12, 16]}
+    training = {**RECIPE["training"], "max_steps": 40, "validate_every": 20, "flip": True}
+    training |= {"checkpoint_every": 20, "batch_tokens": 8 * 6 * 12 * 16 * 3}
+    recipe = {**RECIPE, "training": training}
+    recipe["data"] = {**data, "minimum_count": 1, "frames": 6}
+    assert heedful.train(recipe, tmp_path / "run", data=tmp_path)
+    run, spec = spec_of_run(tmp_path / "run")
+    found = spec.evaluate(run, None, None, Opening(device="cpu"))
+    assert found.figures["BLEU-1"].value == pytest.approx(100)
+    done = invoke("caption", str(tmp_path / "run"), str(tmp_path / "3.png"))
+    assert done.stdout == "late light\n"
+    trace = heedful.load(tmp_path / "run", device="cpu").trace(seen_in(str(tmp_path / "3.png")))
+    axis = trace.axes["frames"]
+    assert (axis.kind, axis.extent, axis.labels[2]) == ("frames", (6,), "frame 3")
+    assert axis.media is not None
+    assert axis.media.size == (12, 96)
+    assert trace["decoder.attention"].weights.shape == (1, 3, 6)
+    drawn = tmp_path / "drawn.svg"
+    arguments = ("plot", str(tmp_path / "run"), str(tmp_path / "3.png"), "--output", str(drawn))
+    assert invoke(*arguments).exit_code == 0
+    assert invoke(*arguments[:3]).exit_code == 0
 
 
 # Losses and figures
@@ -355,7 +418,7 @@ def test_weights_in_torchvisions_layout_are_the_start(
     scaled = (pixels - mean[:, None, None]) / spread[:, None, None]
     expected = torchvision_features(state, scaled, bottleneck)
     with torch.no_grad():
-        found = predictor.model.network(2 * pixels - 1)
+        found = predictor.model.look.network(2 * pixels - 1)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 

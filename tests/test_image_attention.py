@@ -146,7 +146,7 @@ def made(**given: Any) -> ImageModel:
 
 def images(count: int = 3) -> Tensor:
     generator = torch.Generator().manual_seed(6)
-    return torch.randint(256, (count, *SHAPE), generator=generator, dtype=torch.uint8)
+    return torch.randint(256, (count, *SHAPE[:3]), generator=generator, dtype=torch.uint8)
 
 
 @KINDS

@@ -23,7 +23,7 @@ def made(**given: Any) -> ImageModel:
 
 def images(count: int = 3) -> torch.Tensor:
     generator = torch.Generator().manual_seed(6)
-    return torch.randint(256, (count, *SHAPE), generator=generator, dtype=torch.uint8)
+    return torch.randint(256, (count, *SHAPE[:3]), generator=generator, dtype=torch.uint8)
 
 
 def test_a_hyper_network_computes_the_kernel_of_the_papers_equations() -> None:

@@ -50,6 +50,13 @@ for _kind in (
         (PNG,),
     ),
     AxisKind(
+        "frames",
+        ("frames",),
+        lambda extent: int(extent[0]),
+        lambda extent, place: f"frame {place + 1}",
+        (PNG,),
+    ),
+    AxisKind(
         "time",
         ("frames", "seconds"),
         lambda extent: int(extent[0]),
@@ -66,12 +73,13 @@ class Axis:
 
     Args:
         kind: ``tokens``, ``labels`` or ``slots`` (of a memory), which have labels;
-            ``image``, whose extent is (rows, columns) of cells, row by row; ``time``, whose extent
-            is (frames, seconds); or a kind of :func:`register_axis_kind`.
+            ``image``, whose extent is (rows, columns) of cells, row by row; ``frames`` of a clip,
+            whose extent is (frames,); ``time``, whose extent is (frames, seconds); or a kind of
+            :func:`register_axis_kind`.
         labels: a text for each position; not with an extent.
         extent: of an image or of time.
-        media: the picture of an image axis; the sound of a time axis, or a picture of its features
-            with time from left to right.
+        media: the picture of an image axis; the frames of a clip beside each other; the sound of a
+            time axis, or a picture of its features with time from left to right.
         steps: whether its positions are consecutive steps, such as decoding steps, hops or
             glimpses.
 

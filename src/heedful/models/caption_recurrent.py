@@ -1,4 +1,4 @@
-"""Captions by a recurrent decoder that attends to a grid of convolutional features.
+"""Captions by a recurrent decoder that attends to convolutional features of cells, or of frames.
 
 Xu et al. 2015, "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
 section 3.1. The features are those of a residual network that is trained with the decoder. The
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.models.captions import CaptionModel, Scenes
-from heedful.models.images import ImageShape, centred
+from heedful.models.image_features import ImageFeatures
+from heedful.models.images import ImageShape
 from heedful.models.pairs import State
 from heedful.models.recurrent_decoders import RecurrentState, recurrent_decoder
 from heedful.models.recurrent_rows import SourceRows
@@ -85,12 +86,9 @@ class RecurrentCaptioner(CaptionModel):
     ) -> None:
         super().__init__()
         self.settings, self.shape, self.max_length = settings, shape, settings.max_length
-        self.network = settings.encoder.build_network(shape.channels)
-        width = self.network.dim
+        self.look = ImageFeatures(settings.encoder, shape)
+        width, self.grids = self.look.width, self.look.grids
         settings.check_reading(width)
-        sizes = (shape.rows, shape.columns)
-        own = self.network.grids(sizes) if settings.encoder.channel_attention != "none" else {}
-        self.grids = {**own, "image": self.network.grid(*sizes)}
         self.drop = Dropout(settings.dropout)
         self.norm = nn.LayerNorm(width)
         self.target_embedding = token_embedding(vocabulary, settings.embedding_size)
@@ -106,9 +104,8 @@ class RecurrentCaptioner(CaptionModel):
             nn.init.normal_(self.output.weight, std=settings.hidden_size**-0.5)
 
     def features(self, images: Tensor) -> Tensor:
-        """The features of each cell, row by row, ``[A, K, F]``."""
-        values = centred(images, self.norm.weight.dtype).permute(0, 3, 1, 2)
-        found: Tensor = self.norm(self.network(values).flatten(2).transpose(1, 2))
+        """The features of each cell, row by row, or of each frame, ``[A, K, F]``."""
+        found: Tensor = self.norm(self.look(images, self.norm.weight.dtype))
         return found
 
     def _begin(self, scenes: Scenes) -> RecurrentState:
@@ -148,9 +145,9 @@ class RecurrentCaptioner(CaptionModel):
         return self.target_embedding.weight if self.output is None else self.output.weight
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        axes = self.network.gates((self.shape.rows, self.shape.columns), "network")
+        axes = self.look.gates("look")
         if self.settings.attention.name != "none":
-            axes["decoder.attention"] = ("target", "image")
+            axes["decoder.attention"] = ("target", self.look.axis)
         return axes
 
 

@@ -1,4 +1,4 @@
-"""Captions by a Transformer that reads a grid of convolutional features, or patches of pixels.
+"""Captions by a Transformer that reads convolutional features of cells or frames, or patches.
 
 Vaswani et al. 2017, "Attention Is All You Need", with a learned vector added to each cell's
 features in place of the position of a word.
@@ -16,7 +16,8 @@ from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.layers.transformer import Activation
 from heedful.models.attention_settings import PairAttentionSettings, without_added
 from heedful.models.captions import CaptionModel, Scenes
-from heedful.models.images import ImageShape, centred, check_patches, in_patches
+from heedful.models.image_features import ImageFeatures
+from heedful.models.images import ImageShape
 from heedful.models.registry import CaptionSettings, register_model
 from heedful.models.residual_settings import ResidualSettings
 from heedful.models.transformer import Transformer, TransformerSettings, TransformerState
@@ -93,19 +94,9 @@ class CaptionTransformer(CaptionModel):
     ) -> None:
         super().__init__()
         self.settings, self.shape, self.max_length = settings, shape, settings.max_length
-        self.network = None
-        sizes, own = (shape.rows, shape.columns), {}
-        if settings.patch_size:
-            grid = check_patches(shape, settings.patch_size)
-            width = settings.patch_size**2 * shape.channels
-        else:
-            self.network = settings.encoder.build_network(shape.channels)
-            grid, width = self.network.grid(*sizes), self.network.dim
-            if settings.encoder.channel_attention != "none":
-                own = self.network.grids(sizes)
-        self.grids = {**own, "image": grid}
-        cells = grid[0] * grid[1]
-        self.project = nn.Linear(width, settings.hidden_size)
+        self.look = ImageFeatures(settings.encoder, shape, settings.patch_size)
+        self.grids, cells = self.look.grids, self.look.count
+        self.project = nn.Linear(self.look.width, settings.hidden_size)
         self.cells = nn.Parameter(torch.randn(cells, settings.hidden_size) * 0.02)
         longest = max(cells, settings.max_length)
         self.transformer = Transformer(settings.of_transformer(longest), vocabulary, vocabulary)
@@ -114,11 +105,7 @@ class CaptionTransformer(CaptionModel):
 
     def _read(self, images: Tensor) -> Tensor:
         """The encoder's output ``[A, K, D]``."""
-        values = centred(images, self.cells.dtype)
-        if self.network is None:
-            cells = in_patches(values, self.settings.patch_size)
-        else:
-            cells = self.network(values.permute(0, 3, 1, 2)).flatten(2).transpose(1, 2)
+        cells = self.look(images, self.cells.dtype)
         hidden = self.transformer.dropout(self.project(cells) + self.cells)
         return self.transformer.encode_vectors(hidden)
 
@@ -147,10 +134,8 @@ class CaptionTransformer(CaptionModel):
         return self.logits(self.transformer.decoder_norm(states))
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        axes = {}
-        if self.network is not None:
-            axes = self.network.gates((self.shape.rows, self.shape.columns), "network")
-        named = {"source": "image", "target": "target"}
+        axes = self.look.gates("look")
+        named = {"source": self.look.axis, "target": "target"}
         for name, (queries, keys) in self.transformer.attention_axes().items():
             axes[f"transformer.{name}"] = (named[queries], named[keys])
         return axes

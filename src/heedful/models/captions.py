@@ -17,7 +17,7 @@ class Scenes(NamedTuple):
     """Images, and which of them each caption describes."""
 
     images: Tensor
-    """Bytes ``[A, H, W, C]``."""
+    """Bytes ``[A, H, W, C]``; the frames of clips are below each other."""
     owners: Tensor | None = None
     """The image of each caption, integers ``[B]``; None for one caption each."""
 
@@ -47,4 +47,5 @@ class CaptionModel(PairModel):
 
     def sample(self, rows: int, length: int) -> Any:
         """Grey images, to measure the speed of :meth:`start` and :meth:`step`."""
-        return Scenes(torch.full((rows, *self.shape), 128, dtype=torch.uint8))
+        high, wide, channels, frames = self.shape
+        return Scenes(torch.full((rows, frames * high, wide, channels), 128, dtype=torch.uint8))

@@ -17,6 +17,8 @@ class ImageShape(NamedTuple):
     rows: int
     columns: int
     channels: int
+    frames: int = 1
+    """Images of a clip, which are below each other; 1 for single images."""
 
 
 class ImageLoss(NamedTuple):

@@ -67,7 +67,7 @@ class Seen(BaseModel):
 
     def small(self, form: Sequence[Any]) -> Self:
         """The same with its image in a form, as a run keeps it."""
-        return self.model_copy(update={"image": encoded(self.pixels(form))})
+        return self.model_copy(update={"image": encoded(self.pixels(form), Form(*form).frames)})
 
 
 class SizedImages(ExampleFiles):

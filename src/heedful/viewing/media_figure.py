@@ -44,7 +44,7 @@ def picture_figure(
     Args:
         weights: ``[H, Q, K]``.
         queries: labels of the queries.
-        axis: the axis of the keys, an image.
+        axis: the axis of the keys, an image or the frames of a clip.
         title: the title.
         names: names of the heads.
     """
@@ -61,7 +61,7 @@ def picture_figure(
     shown = [*([("", None)] if alone else []), *panels[:_MOST_PANELS]]
     columns = min(len(shown), 6 // len(names) * len(names) or 6)
     rows = -(-len(shown) // columns)
-    high, wide = axis.media.size if axis.media is not None else axis.extent
+    high, wide = axis.media.size if axis.media is not None else _grid(axis)
     panel = _PANEL * min(1.0, high / wide), _PANEL * min(1.0, wide / high)
     width = max(columns * (panel[1] + _GAP), 3.0) + 2 * _MARGIN
     height = rows * (panel[0] + _TITLE) + _TITLE + 2 * _MARGIN
@@ -141,8 +141,14 @@ def _write_title(figure: Figure, title: str, labels: Sequence[str]) -> list[str]
     return families
 
 
+def _grid(axis: Axis) -> tuple[int, int]:
+    """Rows and columns of cells; the frames of a clip are a row."""
+    rows, columns = axis.extent if len(axis.extent) > 1 else (1, axis.extent[0])
+    return int(rows), int(columns)
+
+
 def _draw_picture(axes: Axes, weights: Tensor | None, axis: Axis) -> None:
-    rows, columns = (int(one) for one in axis.extent)
+    rows, columns = _grid(axis)
     extent = (0.0, float(columns), float(rows), 0.0)
     veiled = axis.media is not None and (weights is None or bool((weights >= 0).all()))
     if axis.media is not None:

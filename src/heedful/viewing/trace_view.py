@@ -11,7 +11,7 @@ from heedful.viewing.heatmap import head_figure
 from heedful.viewing.links_figure import links_figure
 from heedful.viewing.media_figure import picture_figure, time_figure
 
-_DRAWN = {"image": picture_figure, "time": time_figure}
+_DRAWN = {"image": picture_figure, "frames": picture_figure, "time": time_figure}
 """Drawing functions for kinds of axes that are not lists of labels."""
 _LINKED = ("tokens", "labels")
 _MOST_ROWS = 24

@@ -38,6 +38,8 @@ class Form(NamedTuple):
     rows: int
     columns: int
     colours: Colours
+    frames: int = 1
+    """Frames of a clip, which are below each other; 1 for the first frame alone."""
 
     @property
     def channels(self) -> int:
@@ -46,10 +48,12 @@ class Form(NamedTuple):
 
 
 def decoded(data: bytes, form: Form, where: str) -> NDArray[np.uint8]:
-    """An image as ``[rows, columns, channels]``.
+    """An image as ``[rows, columns, channels]``, or a clip as ``[frames · rows, …]``.
 
-    The largest part of the middle that has the shape of ``form`` is scaled to its size. Transparent
-    parts become white. A photo is turned as its EXIF orientation says.
+    Of a clip (animated GIF, WebP, PNG), as many frames as ``form`` has are taken at equal
+    distances, the first and the last one among them. The largest part of the middle that has the
+    shape of ``form`` is scaled to its size. Transparent parts become white. A photo is turned as
+    its EXIF orientation says.
 
     Args:
         data: a file's bytes.
@@ -68,12 +72,34 @@ def decoded(data: bytes, form: Form, where: str) -> NDArray[np.uint8]:
                 )
             if image.mode in _WIDE:
                 raise UserError(f"{where}: more than 8 bits a value; convert the image to 8 bits")
-            turned = ImageOps.exif_transpose(image)
-            plain = _without_transparency(turned).convert("L" if form.channels == 1 else "RGB")
+            return np.concatenate([_in_form(one, form) for one in _frames(image, form, where)])
     except UnidentifiedImageError as error:
         raise UserError(f"{where}: not an image that can be read (PNG, JPEG, …)") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"{where}: the image is damaged ({error}); save it again") from error
+
+
+def _frames(image: Image.Image, form: Form, where: str) -> Iterator[Image.Image]:
+    """The frames of a form; the image itself, if it has only one.
+
+    Raises:
+        UserError: the image has fewer.
+    """
+    count = getattr(image, "n_frames", 1)
+    if count < form.frames:
+        raise UserError(
+            f"{where}: {count:,} frame{'s' * (count > 1)}, but a clip of this run has "
+            f"{form.frames:,} (data.frames); use an animated GIF, WebP or PNG with as many"
+        )
+    for number in range(form.frames):
+        if form.frames > 1:
+            image.seek(round(number * (count - 1) / (form.frames - 1)))
+        yield image
+
+
+def _in_form(image: Image.Image, form: Form) -> NDArray[np.uint8]:
+    turned = ImageOps.exif_transpose(image)
+    plain = _without_transparency(turned).convert("L" if form.channels == 1 else "RGB")
     if plain.size != (form.columns, form.rows):
         plain = ImageOps.fit(plain, (form.columns, form.rows), Image.Resampling.BILINEAR)
     return np.asarray(plain, np.uint8).reshape(form.rows, form.columns, form.channels)
@@ -88,11 +114,16 @@ def _without_transparency(image: Image.Image) -> Image.Image:
     return white.convert("RGB")
 
 
-def encoded(pixels: NDArray[np.uint8]) -> str:
-    """A PNG of ``pixels [rows, columns, channels]`` as a data URI."""
+def encoded(pixels: NDArray[np.uint8], frames: int = 1) -> str:
+    """A PNG of ``pixels [rows, columns, channels]`` as a data URI; of several frames, an animated
+    one of ``pixels [frames · rows, columns, channels]``."""
     own = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    first, *rest = (Image.fromarray(one) for one in np.split(own, frames))
     file = io.BytesIO()
-    Image.fromarray(own).save(file, "png")
+    if rest:
+        first.save(file, "png", save_all=True, append_images=rest)
+    else:
+        first.save(file, "png")
     return URI + base64.b64encode(file.getvalue()).decode()
 
 

@@ -126,7 +126,7 @@ class Captioning(ColumnSpec):
 
         known = run.facts["known"]
         form = Form(*known["form"])
-        shape = ImageShape(form.rows, form.columns, form.channels)
+        shape = ImageShape(form.rows, form.columns, form.channels, form.frames)
         try:
             return build_caption_model(run.recipe.model, shape, words_of(known).size)
         except ValueError as error:

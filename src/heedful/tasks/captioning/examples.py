@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from heedful.basics.limits import MOST_POSITIONS
-from heedful.data.readers.images import Colours, read_captioned
+from heedful.basics.limits import MOST_FACTS, MOST_POSITIONS
+from heedful.data.readers.images import Colours, Form, read_captioned
 from heedful.tasks.image_input import Seen, Side, SizedImages
 
 
@@ -23,6 +23,8 @@ class CaptionFiles(SizedImages):
     size: tuple[Side, Side] = (96, 96)
     """Rows and columns of all images."""
     colours: Colours = "rgb"
+    frames: int = Field(1, ge=1, le=MOST_FACTS)
+    """Frames of a clip; 1 for single images."""
     caption: str = "caption"
     """Column of the caption."""
     images: str = ""
@@ -38,6 +40,10 @@ class CaptionFiles(SizedImages):
     """How often a word must occur in the training captions to be in the vocabulary."""
     vocabulary_size: int = Field(20_000, ge=10, le=MOST_POSITIONS)
     """Most words of the vocabulary."""
+
+    @property
+    def form(self) -> Form:
+        return super().form._replace(frames=self.frames)
 
     def read(self, files: Sequence[str], encoding: str | None = None) -> Iterator[Described]:
         """The examples of files; formats and errors are those of

@@ -17,6 +17,7 @@ from heedful.inference import Axis, Media, Trace
 from heedful.inference.fusing import searched
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
 from heedful.models import CaptionModel, Scenes
+from heedful.models.image_features import FRAMES
 from heedful.tasks.captioning.words import words_of, written
 from heedful.tasks.column_predictor import ColumnPredictor
 from heedful.tasks.image_input import Seen
@@ -92,10 +93,14 @@ class Captioner(ColumnPredictor[CaptionModel, Seen, Caption]):
         with self.ready():
             [[best, *_]] = find_captions(self.model, images, self.options)
         names = words_of(self.known).pieces(best.tokens)
-        shown = Media.picture(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+        frames = self.model.shape.frames
+        strip = torch.cat(pixels.chunk(frames), 1)  # beside each other
+        shown = Media.picture(strip[..., 0] if strip.shape[-1] == 1 else strip)
         axes = {"target": Axis("tokens", [BEGIN_LABEL, *names])}
         for name, grid in self.model.grids.items():
             axes[name] = Axis("image", extent=grid, media=shown)
+        if frames > 1:
+            axes[FRAMES] = Axis("frames", extent=(frames,), media=shown)
         target = torch.tensor([[BEGIN, *best.tokens, END]], device=self.device)
 
         def decide() -> Decision:

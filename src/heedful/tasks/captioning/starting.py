@@ -67,4 +67,4 @@ def load_kept(run: Path, model: Any) -> None:
     from safetensors.torch import load_file
 
     if (run / KEPT).exists():
-        model.network.load_state_dict(load_file(run / KEPT), strict=False)
+        model.look.network.load_state_dict(load_file(run / KEPT), strict=False)

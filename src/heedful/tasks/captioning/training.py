@@ -19,7 +19,7 @@ from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.store import Store
 from heedful.evaluation.statistics import collect
 from heedful.inference.inference_mode import ready
-from heedful.models import Scenes
+from heedful.models import ImageShape, Scenes
 from heedful.training.column_task import ColumnTask
 from heedful.training.protocol import Loss, Sample, Validation
 from heedful.training.terms import (
@@ -122,7 +122,7 @@ class CaptionTask(ColumnTask):
         terms = self.terms if training else ()
         smoothing = self.settings.label_smoothing if training else 0.0
         if training:
-            images = varied(images, self.settings.shift, self.settings.flip)
+            images = self._varied(images)
         real = texts.labels != PAD
         scenes = Scenes(images, texts.owners)
         with watch(self.model, modules_of(terms), keep_gradients=True) as seen:
@@ -133,6 +133,15 @@ class CaptionTask(ColumnTask):
         surprise = exact.new_zeros(real.shape)
         surprise[real] = exact
         return with_terms(loss, terms, TeacherForced(texts.labels, seen, surprise))
+
+    def _varied(self, images: Tensor) -> Tensor:
+        """Images changed at random; all frames of a clip in the same way."""
+        shape: ImageShape = self.model.shape
+        rows, frames = shape.rows, shape.frames
+        beside = images.unflatten(1, (frames, rows)).permute(0, 2, 3, 1, 4).flatten(3)
+        changed: Tensor = varied(beside, self.settings.shift, self.settings.flip)
+        below: Tensor = changed.unflatten(3, (frames, -1)).permute(0, 3, 1, 2, 4).flatten(1, 2)
+        return below
 
     def validate(self) -> Validation:
         """``loss`` in nats a token of all captions; BLEU of the descriptions of some images."""

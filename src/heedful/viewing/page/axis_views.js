@@ -16,6 +16,7 @@ import { tokenWeights } from "./token_weights.js";
 /** @type {Map<string, {title: string, make: AxisViewFactory}>} */
 const DRAWN = new Map([
   ["image", { title: "Over the picture", make: imageView }],
+  ["frames", { title: "Over the frames", make: imageView }],
   ["time", { title: "Along time", make: timeView }],
   ["slots", { title: "Slots", make: slotsView }],
 ]);

@@ -20,9 +20,11 @@ class ImageView {
     this.axis = axis;
     this.labels = labels;
     this.how = how;
-    this.down = axis.extent[0];
-    this.across = axis.extent[1];
-    const [high, wide] = axis.media?.size ?? axis.extent;
+    // The frames of a clip are a row of cells.
+    const grid = axis.extent.length > 1 ? axis.extent : [1, axis.extent[0]];
+    this.down = grid[0];
+    this.across = grid[1];
+    const [high, wide] = axis.media?.size ?? grid;
     const scale = SIDE / Math.max(high, wide);
     this.width = wide * scale;
     this.height = high * scale;

@@ -24,7 +24,7 @@
 /**
  * The kind of an axis, from viewing/trace_encoding.py.
  * @typedef {object} AxisFacts
- * @property {string} kind "tokens", "labels", "slots", "image", "time", or a kind without a view of its own
+ * @property {string} kind "tokens", "labels", "slots", "image", "frames", "time", or a kind without a view of its own
  * @property {number[]} extent rows and columns of an image; frames and seconds of time
  * @property {boolean} steps whether its positions follow one another in time
  * @property {{type: string, url: string, size: [number, number] | null} | null} media a data URL; the size of
