@@ -1,0 +1,106 @@
+"""Generated clips of moving digits with sentences, for descriptions of videos.
+
+    python benchmarks/moving_digits.py train-images-idx3-ubyte.gz FOLDER [--train 3000]
+    heedful train moving-digits --data FOLDER --out runs/moving-digits
+
+A clip has 16 frames of 48 × 48 pixels. Two digits of MNIST lie in it; in the first half one of them
+moves, in the second half the other: "the three moves left, then the seven moves up". The labels are
+beside the images, in a file with ``labels-idx1`` instead of ``images-idx3`` in its name. Training,
+validation and test clips use different digits of the file.
+"""
+
+import argparse
+import io
+import random
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from heedful.data.readers.images import data_of, read_images
+
+SIDE, FRAMES, STEP = 48, 16, 2
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+MOVES = {"left": (0, -STEP), "right": (0, STEP), "up": (-STEP, 0), "down": (STEP, 0)}
+SCALED = 18
+"""Rows and columns of a digit."""
+
+
+def digits(path: Path, most: int) -> list[tuple[NDArray[np.uint8], str]]:
+    """Digits with their names, scaled."""
+    found = []
+    for one in islice(read_images(str(path), image="", label=""), most):
+        with Image.open(io.BytesIO(data_of(one.uri))) as image:
+            small = image.resize((SCALED, SCALED), Image.Resampling.BILINEAR)
+        found.append((np.asarray(small, np.uint8), NAMES[int(one.label)]))
+    return found
+
+
+def clip(
+    rng: random.Random, two: list[tuple[NDArray[np.uint8], str]]
+) -> tuple[list[NDArray[np.uint8]], str]:
+    """The frames and the sentence of a clip with two digits."""
+    moves = [rng.choice([*MOVES]) for _ in two]
+    room = SIDE - SCALED
+    half = FRAMES // 2
+    places = []
+    for number, move in enumerate(moves):
+        down, right = (abs(step) * (half - 1) for step in MOVES[move])
+        # One digit in the left half, the other one in the right half, where there is room to move.
+        low, high = (0, room // 2) if number == 0 else (room // 2, room)
+        row, column = rng.randint(0, room - down), rng.randint(low, max(low, high - right))
+        if move == "up":
+            row += down
+        if move == "left":
+            column = min(room, column + right)
+        places.append([row, column])
+    order = rng.sample(range(2), 2)
+    frames = []
+    for frame in range(FRAMES):
+        moving = order[frame // half]
+        if frame % half:
+            places[moving][0] += MOVES[moves[moving]][0]
+            places[moving][1] += MOVES[moves[moving]][1]
+        canvas = np.zeros((SIDE, SIDE), np.uint8)
+        for (row, column), (image, _) in zip(places, two, strict=True):
+            row, column = max(0, min(row, room)), max(0, min(column, room))
+            part = canvas[row : row + SCALED, column : column + SCALED]
+            np.maximum(part, image, out=part)
+        frames.append(canvas)
+    told = [f"the {two[place][1]} moves {moves[place]}" for place in order]
+    return frames, ", then ".join(told)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the clips and the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("images", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--train", type=int, default=3000)
+    parser.add_argument("--held-out", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    rng, held = random.Random(options.seed), options.held_out
+    counts = {"train": options.train, "validation": held, "test": held}
+    every = digits(options.images, 2 * sum(counts.values()))
+    for part, count in counts.items():
+        own, every = every[: 2 * count], every[2 * count :]
+        (options.folder / part).mkdir(parents=True, exist_ok=True)
+        lines = ["image\tcaption"]
+        for number in range(count):
+            frames, told = clip(rng, rng.sample(own, 2))
+            first, *rest = (Image.fromarray(frame) for frame in frames)
+            path = options.folder / part / f"{number:05}.png"
+            first.save(path, save_all=True, append_images=rest)
+            lines.append(f"{part}/{path.name}\t{told}")
+        table = options.folder / f"{part}.tsv"
+        table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"{table}: {count:,} clips")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
