@@ -7,8 +7,8 @@
 A scene of 64 × 64 pixels has two shapes in two of 4 × 4 cells, on a noisy background. Its caption
 names both in alphabetical order: "a blue square and a red circle". ``point`` describes the test
 scenes and measures how often the place with the largest weight for the words of a shape (colour and
-noun; the mean of their weights) lies within the shape, or touches it. Shapes that are not named are
-counted as missed.
+noun; the mean of their weights) lies in the cell of the scene that holds the shape; by chance, in
+one of 16. Shapes that are not named are counted as missed.
 """
 
 import argparse
@@ -90,15 +90,13 @@ def make(out: Path, train: int, seed: int) -> None:
         (out / f"{part}.json").write_text(json.dumps(boxes), encoding="utf-8")
 
 
-def touches(place: int, grid: tuple[float, ...], box: list[int]) -> bool:
-    """Whether a cell of the grid and a box have a common area."""
+def same_cell(place: int, grid: tuple[float, ...], box: list[int]) -> bool:
+    """Whether a place of the grid and the middle of a box are in the same cell of the scene."""
     rows, columns = map(int, grid)
     y, x = divmod(place, columns)
     left, top, right, bottom = box
-    high, wide = SIDE / rows, SIDE / columns
-    return (
-        x * wide < right and (x + 1) * wide > left and y * high < bottom and ((y + 1) * high > top)
-    )
+    own = int((y + 0.5) / rows * CELLS), int((x + 0.5) / columns * CELLS)
+    return own == ((top + bottom) * CELLS // (2 * SIDE), (left + right) * CELLS // (2 * SIDE))
 
 
 def pointed(trace: Any, shapes: list[dict[str, Any]], module: str) -> Iterator[bool]:
@@ -116,7 +114,7 @@ def pointed(trace: Any, shapes: list[dict[str, Any]], module: str) -> Iterator[b
             yield False
             continue
         best = int(weights[rows].mean(0).argmax())
-        yield touches(best, trace.axes["image"].extent, shape["box"])
+        yield same_cell(best, trace.axes["image"].extent, shape["box"])
 
 
 def point(run: Path, folder: Path, count: int, module: str | None) -> dict[str, Any]:
