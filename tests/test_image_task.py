@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -191,11 +192,22 @@ def test_tables_and_python_data_may_have_data_uris(folder: Path, tmp_path: Path)
     assert heedful.train(recipe, tmp_path / "run", data={"train": rows, "test": rows})
 
 
+def pretended(width: int, height: int) -> bytes:
+    """A PNG of one pixel whose header has another size."""
+    data = bytearray(saved(Image.new("L", (1, 1))))
+    data[16:24] = struct.pack(">II", width, height)
+    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    return bytes(data)
+
+
 BAD = {
     "no image": (b"hello", "not an image"),
     "half an image": (saved(Image.effect_noise((90, 90), 50))[:2000], "damaged"),
     "16 bits": (saved(Image.new("I;16", (6, 8))), "more than 8 bits"),
     "too large": (saved(Image.new("1", (9000, 9000))), "too many"),
+    "empty": (b"", "not an image"),
+    "no pixels": (pretended(0, 0), "not an image|damaged"),
+    "a bomb": (pretended(30_000, 30_000), "damaged|too many"),
 }
 
 
@@ -207,6 +219,20 @@ def test_what_is_no_image_is_refused_in_one_line(tmp_path: Path, data: bytes, me
         read_image(path, GREY)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_unusual_images_are_read(tmp_path: Path) -> None:
+    """CMYK, a palette, several frames (the first one is read), and a narrow image."""
+    red = Image.new("CMYK", (20, 20), (0, 255, 255, 0))
+    file = io.BytesIO()
+    red.save(file, "jpeg")
+    found = decoded(file.getvalue(), COLOURS, "it")
+    assert found[4, 3, 0] > 200
+    assert found[4, 3, 1:].max() < 60
+    frames = [Image.new("RGB", (20, 20), colour) for colour in ("blue", "red")]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert decoded((tmp_path / "a.gif").read_bytes(), COLOURS, "it")[0, 0].tolist() == [0, 0, 255]
+    assert decoded(saved(Image.new("P", (1, 900))), GREY, "it").shape == (8, 6, 1)
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
@@ -386,7 +412,7 @@ def test_a_recipe_is_chosen_for_a_folder(folder: Path, tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.exception
     run, _ = spec_of_run(tmp_path / "run")
-    assert run.facts["known"] == {"labels": ["left", "right"], "form": [32, 32, "rgb"]}
+    assert run.facts["known"] == {"labels": ["left", "right"], "form": [32, 32, "rgb", 1]}
     counts = [run.facts["data"][part] for part in ("train", "validation", "test")]
     assert sum(counts) == 120
     assert min(counts) > 0
