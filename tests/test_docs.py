@@ -28,11 +28,13 @@ from heedful.models import (
     CaptionSettings,
     EncoderSettings,
     ImageSettings,
+    ImageShape,
     LanguageSettings,
     ModelSettings,
     PairSettings,
     SequenceSettings,
     StorySettings,
+    build_caption_model,
     build_encoder,
     build_language_model,
     build_model,
@@ -52,7 +54,7 @@ from heedful.tasks.algorithm.problems import PROBLEMS
 from heedful.tasks.answer.examples import StoryFiles
 from heedful.tasks.answer.recipe import AnswerTraining
 from heedful.tasks.captioning.examples import CaptionFiles
-from heedful.tasks.captioning.recipe import CaptionTraining
+from heedful.tasks.captioning.recipe import CaptionRecipe, CaptionTraining
 from heedful.tasks.image_classification.examples import ImageFiles
 from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
@@ -537,6 +539,8 @@ def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
                 build_model(recipe.model, 1000, 1000)
             elif isinstance(recipe, LanguageRecipe):
                 build_language_model(recipe.model, 1000)
+            elif isinstance(recipe, CaptionRecipe):
+                build_caption_model(recipe.model, ImageShape(96, 96, 3), 1000)
             else:
                 assert isinstance(recipe, EncoderRecipe)
                 build_encoder(recipe.model, 1000)
