@@ -127,7 +127,7 @@ def test_each_family_knows_its_kinds() -> None:
         {"transformer", "recurrent", "convolutional", "aligner"},
         {"bert", "perceiver", "recurrent-encoder", "hierarchical", "decomposable", "language"},
         {"gpt", "recurrent-language-model", "memory-language-model"},
-        {"convolutional", "perceiver", "residual", "transformer"},
+        {"convolutional", "glimpses", "perceiver", "residual", "transformer"},
         {"recurrent", "transformer"},
     ]
 

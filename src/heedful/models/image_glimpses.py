@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.basics.limits import MOST_LAYERS, MOST_WIDTH
+from heedful.layers.dropout import Dropout
 from heedful.layers.glimpses import GaussianRead, Retina
 from heedful.models.images import ImageLoss, ImageModel, ImageShape
 from heedful.models.registry import ImageSettings, register_model
@@ -48,6 +49,8 @@ class GlimpseSettings(ImageSettings):
     most probable place each time."""
     reward_weight: float = Field(1.0, gt=0)
     """Weight of the reward."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout before the linear layer."""
 
 
 class _Pass(NamedTuple):
@@ -100,6 +103,7 @@ class ImageGlimpses(ImageModel):
         last = nn.Linear(inner, self.numbers)
         self.choose = nn.Sequential(nn.Linear(hidden, inner), nn.ReLU(), last)
         self.expect = nn.Linear(hidden, 1)
+        self.drop = Dropout(settings.dropout)
         self.output = nn.Linear(hidden, classes)
         self.grids = {"image": (shape.rows, shape.columns)}
         if not drawn:  # the first read is of most of the image
@@ -172,7 +176,7 @@ class ImageGlimpses(ImageModel):
                 expected.append(self.expect(state.detach()).squeeze(1))
         nothing = state.new_zeros(rows, 0)
         return _Pass(
-            self.output(state),
+            self.output(self.drop(state)),
             torch.stack(chances, 1) if chances else nothing,
             torch.stack(expected, 1) if expected else nothing,
         )
