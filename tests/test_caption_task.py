@@ -195,8 +195,8 @@ def test_clips_are_described(tmp_path: Path) -> None:
         lines.append(f"{number}.png\t{'late' if late else 'early'} light")
     (tmp_path / "t.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     data = {"train": "t.tsv", "validation": "t.tsv", "test": "t.tsv", "size": [12, 16]}
-    training = {**RECIPE["training"], "max_steps": 40, "validate_every": 20, "flip": True}
-    training |= {"checkpoint_every": 20, "batch_tokens": 8 * 6 * 12 * 16 * 3}
+    training = {**RECIPE["training"], "max_steps": 90, "validate_every": 30, "flip": True}
+    training |= {"checkpoint_every": 30, "batch_tokens": 8 * 6 * 12 * 16 * 3}
     recipe = {**RECIPE, "training": training}
     recipe["data"] = {**data, "minimum_count": 1, "frames": 6}
     assert heedful.train(recipe, tmp_path / "run", data=tmp_path)

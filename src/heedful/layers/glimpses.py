@@ -92,7 +92,8 @@ def _means(
 
 
 class GaussianRead(Watchable):
-    """A grid of N × N Gaussian filters over an image, which passes gradients to its parameters:
+    """A grid of N × N Gaussian filters over an image, which passes gradients to its parameters;
+    i = 0 … N − 1:
 
         γ F_Y x F_Xᵀ     F_X[i, a] ∝ exp(−(a − μ_i)² / 2σ²)     μ_i = g_X + (i − N/2 + ½) δ
 

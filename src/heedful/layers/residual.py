@@ -191,9 +191,10 @@ class ResidualNetwork(nn.Module):
         """
         found: dict[str, tuple[str, str]] = {}
         for number, block in enumerate(self.blocks):
+            assert isinstance(block, ResidualBlock)
             places = axis_of(self.grid(*shape, number + 1))
             own = f"{name}.blocks.{number}.attention"
-            found |= gate_axes(block.attention, own, places)  # type: ignore[arg-type]
+            found |= gate_axes(block.attention, own, places)
         return found
 
     def grids(self, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.tasks.column_spec import ColumnSpec
+from heedful.tasks.image_spec import ImageSpec
 from heedful.tasks.spec import Command, maps_of, register
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from heedful.tasks.captioning.predictor import Captioner
     from heedful.tasks.captioning.recipe import CaptionRecipe
     from heedful.tasks.captioning.training import CaptionTask
-    from heedful.tasks.image_input import Seen
     from heedful.training.terms import Term
 
 
@@ -40,7 +39,7 @@ class CaptionData:
     ] = None
 
 
-class Captioning(ColumnSpec):
+class Captioning(ImageSpec):
     """One description for each image."""
 
     name = "captioning"
@@ -63,16 +62,6 @@ class Captioning(ColumnSpec):
         from heedful.tasks.captioning.default_recipe import choose
 
         return choose(files, **settings)
-
-    def input_type(self) -> "type[Seen]":
-        from heedful.tasks.image_input import Seen
-
-        return Seen
-
-    def read_argument(self, text: str) -> str:
-        from heedful.tasks.image_input import read_image_argument
-
-        return read_image_argument(text)
 
     def check_files(self, files: Mapping[str, Sequence[str]], recipe: Any) -> None:
         from heedful.data.readers.images import notice_uncaptioned
@@ -99,9 +88,6 @@ class Captioning(ColumnSpec):
         captions = getattr(example, "captions", None)
         return row if captions is None else {**row, "captions": encode(captions, known)}
 
-    def kept(self, example: "Described", known: Mapping[str, Any]) -> "Described":
-        return example.small(known["form"])
-
     def prepare(
         self, path: Path, recipe: Any, data_folder: Path | None, start: "Start | None"
     ) -> "Run":
@@ -120,13 +106,11 @@ class Captioning(ColumnSpec):
         super().load_start(run, model)
 
     def fresh_model(self, run: Any) -> "CaptionModel":
-        from heedful.data.readers.images import Form
-        from heedful.models import ImageShape, build_caption_model
+        from heedful.models import build_caption_model
         from heedful.tasks.captioning.words import words_of
 
         known = run.facts["known"]
-        form = Form(*known["form"])
-        shape = ImageShape(form.rows, form.columns, form.channels, form.frames)
+        shape = self.shape_of(known)
         try:
             return build_caption_model(run.recipe.model, shape, words_of(known).size)
         except ValueError as error:

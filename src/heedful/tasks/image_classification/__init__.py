@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heedful.basics.errors import UserError
-from heedful.tasks.column_spec import ColumnSpec
+from heedful.tasks.image_spec import ImageSpec
 from heedful.tasks.spec import Command, maps_of, register
 
 if TYPE_CHECKING:
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from heedful.tasks.image_classification.predictor import ImageClassifier
     from heedful.tasks.image_classification.recipe import ImageRecipe
     from heedful.tasks.image_classification.training import ImageTask
-    from heedful.tasks.image_input import Seen
 
 
-class ImageClassification(ColumnSpec):
+class ImageClassification(ImageSpec):
     """One label for each image."""
 
     name = "image-classification"
@@ -42,16 +41,6 @@ class ImageClassification(ColumnSpec):
         from heedful.tasks.image_classification.default_recipe import choose
 
         return choose(files, **settings)
-
-    def input_type(self) -> "type[Seen]":
-        from heedful.tasks.image_input import Seen
-
-        return Seen
-
-    def read_argument(self, text: str) -> str:
-        from heedful.tasks.image_input import read_image_argument
-
-        return read_image_argument(text)
 
     def files_of(self, folder: str) -> "list[Path]":
         from heedful.data.readers.images import image_files
@@ -80,16 +69,11 @@ class ImageClassification(ColumnSpec):
         labels = known["labels"]
         return {**row, "label": labels.index(label) if label in labels else len(labels)}
 
-    def kept(self, example: "Named", known: Mapping[str, Any]) -> "Named":
-        return example.small(known["form"])
-
     def fresh_model(self, run: Any) -> "ImageModel":
-        from heedful.data.readers.images import Form
-        from heedful.models import ImageShape, build_image_model
+        from heedful.models import build_image_model
 
         known = run.facts["known"]
-        form = Form(*known["form"])
-        shape = ImageShape(form.rows, form.columns, form.channels)
+        shape = self.shape_of(known)
         try:
             return build_image_model(run.recipe.model, shape, len(known["labels"]))
         except ValueError as error:
