@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
 from heedful.data.batching import Batch
 from heedful.models.transformer import TransformerSettings
@@ -69,7 +70,9 @@ class PlainModel(nn.Module):
         states = self.transformer(
             self.embed(source),
             self.embed(target_in),
-            tgt_mask=nn.Transformer.generate_square_subsequent_mask(target_in.shape[1]),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(
+                target_in.shape[1], device=target_in.device
+            ),
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
             tgt_is_causal=True,
@@ -78,7 +81,7 @@ class PlainModel(nn.Module):
 
 
 class PlainLoop:
-    """Trains a :class:`PlainModel` in float32."""
+    """Trains a :class:`PlainModel` in float32, or in another precision by autocast."""
 
     def __init__(
         self,
@@ -87,8 +90,11 @@ class PlainLoop:
         training: TrainingSettings,
         *,
         dropout_everywhere: bool,
+        device: str = "cpu",
+        precision: str = "float32",
     ) -> None:
-        self.model = PlainModel(settings, vocabulary, dropout_everywhere)
+        self.device, self.precision = torch.device(device), precision
+        self.model = PlainModel(settings, vocabulary, dropout_everywhere).to(self.device)
         self.loss = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=training.label_smoothing)
         self.optimiser = torch.optim.Adam(
             self.model.parameters(), lr=training.learning_rate, betas=training.betas, eps=1e-9
@@ -104,14 +110,16 @@ class PlainLoop:
         """All trained parameters."""
         return list(self.model.parameters())
 
-    def step(self, batch: Batch) -> float:
+    def step(self, batch: Batch) -> Tensor:
         """Train on a batch; returns its loss per token in nats."""
+        batch = batch.to(self.device)
         self.model.train()
         self.optimiser.zero_grad()
-        logits = self.model(batch.source, batch.target_in)
-        loss: Tensor = self.loss(logits.flatten(0, 1), batch.target_out.flatten())
+        with autocast(self.device, self.precision):
+            logits = self.model(batch.source, batch.target_in)
+            loss: Tensor = self.loss(logits.flatten(0, 1), batch.target_out.flatten())
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
         self.optimiser.step()
         self.schedule.step()
-        return loss.item()
+        return loss.detach()

@@ -99,19 +99,26 @@ class Ours:
     """heedful's training loop, timed by the clock that ``heedful train`` uses for tokens/s."""
 
     def __init__(
-        self, corpus: Path, settings: TransformerSettings, batch_tokens: int, precision: str
+        self,
+        corpus: Path,
+        settings: TransformerSettings,
+        batch_tokens: int,
+        precision: str,
+        device: str = "cpu",
+        training: TrainingSettings = TRAINING,
     ) -> None:
         tokenisers = load_tokenisers(corpus / "tokenisers")
         sizes = tokenisers.source.size, tokenisers.target.size
-        cpu = torch.device("cpu")
-        self.model = build_model(settings, *sizes)
+        there = torch.device(device)
+        self.training = training
+        self.model = build_model(settings, *sizes).to(there)
         task = TranslationTask(
             self.model,
             TokenBatches(Store.open(corpus / "train"), batch_tokens),
             [],
             Translator([self.model], tokenisers),
             options=SearchOptions(),
-            device=cpu,
+            device=there,
             label_smoothing=TRAINING.label_smoothing,
             precision=precision,
             tokenise="none",
@@ -122,10 +129,10 @@ class Ours:
         self._run = tempfile.TemporaryDirectory()
         self.loop = _Recorded(
             task,
-            TRAINING,
+            training,
             Path(self._run.name),
             seed=1,
-            device=cpu,
+            device=there,
             precision=precision,
             report=Report(1),
         )
@@ -134,7 +141,7 @@ class Ours:
         """Run steps; the checkpoint at the end is not timed."""
         progress = self.loop.progress
         last = progress.step + steps
-        self.loop.settings = TRAINING.model_copy(
+        self.loop.settings = self.training.model_copy(
             update={"max_steps": last, "validate_every": 10**9, "checkpoint_every": 10**9}
         )
         before = self.loop.recorded
@@ -149,25 +156,39 @@ class Plain:
     """The plain loop over the same batches."""
 
     def __init__(
-        self, corpus: Path, settings: TransformerSettings, batch_tokens: int, everywhere: bool
+        self,
+        corpus: Path,
+        settings: TransformerSettings,
+        batch_tokens: int,
+        everywhere: bool,
+        device: str = "cpu",
+        precision: str = "float32",
     ) -> None:
         encoded = Store.open(corpus / "train")
         self.batches = TokenBatches(encoded, batch_tokens)
         self.position = Position(1, 0, 0)
         vocabulary = load_tokenisers(corpus / "tokenisers").target.size
-        self.plain = PlainLoop(settings, vocabulary, TRAINING, dropout_everywhere=everywhere)
+        self.plain = PlainLoop(
+            settings,
+            vocabulary,
+            TRAINING,
+            dropout_everywhere=everywhere,
+            device=device,
+            precision=precision,
+        )
         self.parameters = sum(p.numel() for p in self.plain.parameters())
 
     def go_on(self, steps: int) -> tuple[float, int, float]:
         """Run steps."""
-        weight, total = 0, 0.0
+        weight, total = 0, torch.zeros((), device=self.plain.device)
         began = time.perf_counter()
         batches = self.batches.batches(self.position)
         for _ in range(steps):
             self.position, batch = next(batches)
             total += self.plain.step(batch) * batch.weight
             weight += batch.weight
-        return time.perf_counter() - began, weight, total / weight
+        loss = total.item() / weight  # waits for the device
+        return time.perf_counter() - began, weight, loss
 
 
 def work(options: argparse.Namespace) -> None:

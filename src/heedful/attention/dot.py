@@ -81,8 +81,9 @@ def supports(
 
 
 def _on_gpu(query: Tensor, dropout: float) -> bool:
-    """Whether FlexAttention can be used."""
-    return query.device.type == "cuda" and query.dim() == 4 and not dropout
+    """Whether FlexAttention can be used. It does not compile for float64."""
+    fits = query.device.type == "cuda" and query.dim() == 4 and query.dtype != torch.float64
+    return fits and not dropout
 
 
 def _by_flex(query: Tensor, key: Tensor, mask: Mask | Tensor | None, dropout: float) -> bool:
@@ -112,7 +113,7 @@ def _dot_context(
     if isinstance(mask, Mask) and _by_flex(query, key, mask, dropout):
         return flex_context(query, key, value, mask, grid, form=FusedForm(scale))
     large = query.shape[-2] * key.shape[-2] > _LARGE and not torch.compiler.is_compiling()
-    if isinstance(mask, Mask) and large and query.device.type == "cpu":
+    if isinstance(mask, Mask) and large:
         return _by_blocks(kernel, query, key, value, mask, grid)
     allowed, bias = split_mask(mask, grid)
     return kernel(query, key, value, attn_mask=added_form(allowed, bias, query.dtype))
@@ -184,7 +185,7 @@ def _by_blocks(
             allowed = allowed.view(1, -1)
         if keys.start == keys.stop:
             keys = slice(0, 1)  # Nothing is allowed: one masked key makes the result zero.
-            allowed = torch.zeros(1, 1, dtype=torch.bool)
+            allowed = torch.zeros(1, 1, dtype=torch.bool, device=query.device)
         part = (query[..., rows, :], key[..., keys, :], value[..., keys, :])
         parts.append(kernel(*part, attn_mask=allowed))
     return torch.cat(parts, -2)
@@ -221,17 +222,26 @@ def flex_context(
         shape = (*query.shape[:3], key.shape[2])
         block = flex_mask(mask, shape, query.device, first=grid.first)
     flex = _compiled_flex() if compiled else flex_attention
+    width = value.shape[-1]
+    if compiled:
+        query, key, value = (_at_least_16(part) for part in (query, key, value))
     given: dict[str, Any] = {"scale": form.scale, "enable_gqa": _is_grouped(query, key)}
     if form.cap is not None:
         given["score_mod"] = _capped(form.cap, form.factor)
     if form.sink is None:
         context: Tensor = flex(query, key, value, block_mask=block, **given)
-        return context
+        return context[..., :width]
     aux = AuxRequest(lse=True)
     context, found = flex(query, key, value, block_mask=block, return_aux=aux, **given)
     # exp(s) more in the sum S of the exponentials: S / (exp(s) + S) = sigmoid(log S − s).
     share = torch.sigmoid(found.lse - per_head(form.sink, query).squeeze(-1))
-    return context * share.unsqueeze(-1).to(context.dtype)
+    return context[..., :width] * share.unsqueeze(-1).to(context.dtype)
+
+
+def _at_least_16(part: Tensor) -> Tensor:
+    """Zeros up to 16 entries, which the compiled kernel needs; dot products stay the same."""
+    missing = 16 - part.shape[-1]
+    return F.pad(part, [0, missing]) if missing > 0 else part
 
 
 def _capped(cap: float, factor: float) -> Callable[..., Tensor]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from heedful.basics.notices import notice
 from heedful.runs.settings import LoopSettings
 from heedful.training.parameter_groups import Group
 
@@ -20,6 +21,11 @@ def build_optimiser(groups: Sequence[Group], settings: LoopSettings) -> torch.op
     if settings.optimiser == "sgd":
         return torch.optim.SGD(
             parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+    if settings.optimiser == "adam" and settings.weight_decay:
+        notice(
+            "training.weight_decay with training.optimiser = 'adam' is added to the gradient, which "
+            "Adam then scales; use 'adamw' for a decay of the weights"
         )
     kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
     fused = all(parameter.device.type in ("cpu", "cuda") for parameter in everything)
