@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -26,6 +27,10 @@ _OVER = (1.0, 0.604, 0.0)
 """Orange, which is visible on black and on white."""
 _VEIL, _OPACITY = (0.5, 0.5, 0.5), 0.85
 """What hides cells with little weight; the page has the same."""
+_BEFORE = (0.0, 0.835, 1.0)
+"""Light blue, for the steps before."""
+_FRAMES = 8
+"""Frames of a clip in a row."""
 _MOST_PANELS = 48
 _PANEL, _GAP, _TITLE, _MARGIN = 1.7, 0.12, 0.3, 0.12
 _ROW, _STRIP, _WIDTH = 0.24, 0.8, 7.0
@@ -34,9 +39,15 @@ _WEIGHTS_EXPONENT = 0.75
 
 
 def picture_figure(
-    weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
+    weights: Tensor,
+    queries: Sequence[str],
+    axis: Axis,
+    title: str,
+    names: Sequence[str],
+    *,
+    path: bool = False,
 ) -> Figure:
-    """Draw the picture, and one panel per query and head.
+    """Draw the picture, and one panel per query and head. The frames of a clip are in rows of 8.
 
     What has little weight is hidden; weights of which some are negative are drawn in colour over
     the picture in grey. The largest weight of each panel has the full strength.
@@ -47,6 +58,7 @@ def picture_figure(
         axis: the axis of the keys, an image or the frames of a clip.
         title: the title.
         names: names of the heads.
+        path: whether the queries are steps; then each panel outlines where all steps so far read.
     """
     labels = [shorten(one, 20) for one in token_labels(queries)]
     panels: list[tuple[str, Tensor | None]] = [
@@ -61,7 +73,7 @@ def picture_figure(
     shown = [*([("", None)] if alone else []), *panels[:_MOST_PANELS]]
     columns = min(len(shown), 6 // len(names) * len(names) or 6)
     rows = -(-len(shown) // columns)
-    high, wide = axis.media.size if axis.media is not None else _grid(axis)
+    high, wide = _shape(axis)
     panel = _PANEL * min(1.0, high / wide), _PANEL * min(1.0, wide / high)
     width = max(columns * (panel[1] + _GAP), 3.0) + 2 * _MARGIN
     height = rows * (panel[0] + _TITLE) + _TITLE + 2 * _MARGIN
@@ -73,12 +85,21 @@ def picture_figure(
         y = height - _MARGIN - _TITLE - (row + 1) * (panel[0] + _TITLE) + 0.04
         axes = figure.add_axes((x / width, y / height, panel[1] / width, panel[0] / height))
         _draw_picture(axes, own, axis)
+        number = place - alone
+        if path and number >= 0:
+            _draw_path(axes, weights[number % len(names), : number // len(names) + 1], axis)
         axes.set_title(label, fontsize=9, fontfamily=families, parse_math=False, pad=3)
     return figure
 
 
 def time_figure(
-    weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
+    weights: Tensor,
+    queries: Sequence[str],
+    axis: Axis,
+    title: str,
+    names: Sequence[str],
+    *,
+    path: bool = False,
 ) -> Figure:
     """Draw the sound or its features above one heat-map per head, over seconds.
 
@@ -88,6 +109,7 @@ def time_figure(
         axis: the axis of the keys, time.
         title: the title.
         names: names of the heads.
+        path: not used.
     """
     labels = token_labels(queries)
     heads, step = len(names), max(1, -(-len(labels) // 40))
@@ -142,9 +164,60 @@ def _write_title(figure: Figure, title: str, labels: Sequence[str]) -> list[str]
 
 
 def _grid(axis: Axis) -> tuple[int, int]:
-    """Rows and columns of cells; the frames of a clip are a row."""
-    rows, columns = axis.extent if len(axis.extent) > 1 else (1, axis.extent[0])
-    return int(rows), int(columns)
+    """Rows and columns of cells; the frames of a clip are in rows of 8, the last one with gaps."""
+    if len(axis.extent) > 1:
+        return int(axis.extent[0]), int(axis.extent[1])
+    frames = int(axis.extent[0])
+    columns = min(frames, _FRAMES)
+    return -(-frames // columns), columns
+
+
+def _shape(axis: Axis) -> tuple[int, int]:
+    """Rows and columns of the pixels that are shown, or of the cells without a picture."""
+    if axis.media is None:
+        return _grid(axis)
+    high, wide = axis.media.size
+    if len(axis.extent) > 1:
+        return high, wide
+    rows, columns = _grid(axis)
+    return rows * high, columns * (wide // int(axis.extent[0]))
+
+
+def _in_rows(values: NDArray[Any], axis: Axis, empty: float) -> NDArray[Any]:
+    """The frames of a clip, which are beside each other, in the rows of the grid."""
+    if len(axis.extent) > 1:
+        return values
+    rows, columns = _grid(axis)
+    frames = np.split(values, int(axis.extent[0]), axis=1)
+    frames += [np.full_like(frames[0], empty)] * (rows * columns - len(frames))
+    starts = range(0, len(frames), columns)
+    return np.concatenate([np.concatenate(frames[at : at + columns], 1) for at in starts])
+
+
+def _draw_path(axes: Axes, steps: Tensor, axis: Axis) -> None:
+    """Outline the cells with at least half of the largest weight of each step ``[S, K]``."""
+    rows, columns = _grid(axis)
+    middles = []
+    for number, own in enumerate(steps):
+        most = own.max()
+        if most <= 0:
+            continue
+        cells = (own >= most / 2).nonzero().squeeze(1)
+        down, right = cells // columns, cells % columns
+        top, left = int(down.min()), int(right.min())
+        high, wide = int(down.max()) + 1 - top, int(right.max()) + 1 - left
+        last = number == len(steps) - 1
+        axes.add_patch(
+            Rectangle(
+                (left, top), wide, high, fill=False, lw=1.6 if last else 0.8,
+                edgecolor=_OVER if last else _BEFORE,
+            )
+        )  # fmt: skip
+        middles.append((left + wide / 2, top + high / 2))
+    if len(middles) > 1:
+        axes.plot(*zip(*middles, strict=True), color=_BEFORE, lw=0.8)
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
 
 
 def _draw_picture(axes: Axes, weights: Tensor | None, axis: Axis) -> None:
@@ -153,10 +226,12 @@ def _draw_picture(axes: Axes, weights: Tensor | None, axis: Axis) -> None:
     veiled = axis.media is not None and (weights is None or bool((weights >= 0).all()))
     if axis.media is not None:
         shown = _pixels(axis.media) if veiled else _grey(axis.media)
+        shown = _in_rows(shown, axis, 1.0)
         axes.imshow(shown, cmap="gray", vmin=0, vmax=1, extent=extent, aspect="auto")
     if weights is not None:
         share = weights.abs() / weights.abs().max().clamp(min=1e-12)
-        strength = share.pow(_WEIGHTS_EXPONENT).view(rows, columns).numpy()
+        flat = share.pow(_WEIGHTS_EXPONENT).view(1 if len(axis.extent) == 1 else rows, -1).numpy()
+        strength = _in_rows(flat, axis, 1.0 if veiled else 0.0)
         over = np.empty((rows, columns, 4))
         over[..., :3] = _VEIL if veiled else _OVER
         over[..., 3] = _OPACITY * (1 - strength) if veiled else 0.8 * strength

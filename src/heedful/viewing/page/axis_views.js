@@ -73,12 +73,13 @@ export class QueryWeightsView {
    * @param {Picture} picture
    * @param {AxisFacts} axis the axis of the keys
    * @param {boolean} own whether the queries are on the same axis
+   * @param {boolean} path whether the queries are steps
    */
-  show(picture, axis, own) {
+  show(picture, axis, own, path) {
     this.picture = picture;
     if (axis !== this.axis || picture.layers.length !== this.views.length) {
       this.axis = axis;
-      const how = own ? { pick: (/** @type {number} */ place) => this.go(place) } : {};
+      const how = own ? { pick: (/** @type {number} */ place) => this.go(place) } : { path };
       this.views = picture.layers.map(() => makeAxisView(this.page, axis, picture.columns, how));
       this.field.replaceChildren(...this.views.map((view) => view.body));
     }

@@ -132,6 +132,12 @@ class Heads {
     return facts !== null && facts.query_axis === facts.key_axis;
   }
 
+  /** Whether the group's queries are steps. */
+  get path() {
+    const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
+    return facts !== null && this.trace !== null && this.trace.summary.kinds[facts.query_axis].steps;
+  }
+
   setModes() {
     const second = this.drawn ? { value: "axis", text: this.drawn } : { value: "lines", text: "Lines of one word" };
     const modes = [{ value: "matrix", text: "Matrix" }, ...(!this.drawn && this.axis?.kind === "slots" ? [] : [second])];
@@ -319,7 +325,7 @@ class Heads {
     if (this.mode === "matrix" && single) this.matrix.show(this.picture);
     else if (this.mode === "matrix") return;
     else if (this.mode === "lines") this.lines.show(this.picture);
-    else if (this.axis) this.queryWeights.show(this.picture, this.axis, this.ownAxis);
+    else if (this.axis) this.queryWeights.show(this.picture, this.axis, this.ownAxis, this.path);
   }
 
   /**

@@ -31,12 +31,14 @@ class ImageView {
     /** @type {Float32Array} */
     this.weights = new Float32Array(labels.length);
     this.row = 0;
+    /** @type {Matrix | null} */
+    this.matrix = null;
     this.cursor = -1;
     this.over = true;
     this.smooth = false;
     this.opacity = OPACITY;
     this.svg = svgElement("svg", {
-      class: "heed-image-view", viewBox: `0 0 ${this.width} ${this.height}`, tabindex: 0, role: "application",
+      class: `heed-image-view${axis.kind === "frames" ? " heed-film" : ""}`, viewBox: `0 0 ${this.width} ${this.height}`, tabindex: 0, role: "application",
       "aria-roledescription": "picture with weights",
       "aria-label": `Weights over the picture. Use the arrow keys to move between cells${how.pick ? "; Enter shows the attention of that cell" : ""}.`,
     });
@@ -106,6 +108,7 @@ class ImageView {
   /** @param {Matrix} matrix @param {number} row */
   show(matrix, row) {
     this.weights = rowOf(matrix, row);
+    this.matrix = matrix;
     this.row = row;
     this.draw();
   }
@@ -127,7 +130,28 @@ class ImageView {
       ...(media ? imageElements(media.url, how, this.over && !veiled)
         : [svgElement("rect", { width: this.width, height: this.height, fill: "#808080", "fill-opacity": 0.16 })]),
       this.over ? svgElement("image", { ...size, href: over, "image-rendering": this.smooth ? null : "pixelated" }) : "",
+      ...(this.how.path && this.over ? this.path() : []),
     ];
+  }
+
+  /** Where the steps up to this one read: the outline of the cells with most of the weight, and a line between their middles. */
+  path() {
+    const [width, height] = [this.width / this.across, this.height / this.down];
+    /** @type {SVGElement[]} */
+    const boxes = [];
+    const middles = [];
+    for (let step = 0; this.matrix && step <= this.row; step += 1) {
+      const box = outline(rowOf(this.matrix, step), this.across);
+      if (!box) continue;
+      middles.push(`${((box.left + box.right + 1) / 2) * width},${((box.top + box.bottom + 1) / 2) * height}`);
+      boxes.push(svgElement("rect", {
+        x: box.left * width, y: box.top * height, fill: "none", stroke: step === this.row ? "#ff9a00" : "#00d5ff",
+        "stroke-width": step === this.row ? 3 : 1.5, "stroke-opacity": step === this.row ? 1 : 0.8,
+        width: (box.right - box.left + 1) * width, height: (box.bottom - box.top + 1) * height,
+      }));
+    }
+    const line = svgElement("polyline", { points: middles.join(" "), fill: "none", stroke: "#00d5ff", "stroke-width": 1.5 });
+    return [line, ...boxes];
   }
 
   /** @param {number} cell @param {string} name */
@@ -165,6 +189,25 @@ export function imageElements(url, how, grey) {
   const id = `heed-grey-${++filterCount}`;
   const filter = svgElement("filter", { id }, svgElement("feColorMatrix", { type: "saturate", values: 0 }));
   return [filter, svgElement("image", { ...how, href: url, filter: grey ? `url(#${id})` : null })];
+}
+
+/**
+ * The smallest rectangle of cells that have at least half of the largest weight; null without weights.
+ * @param {ArrayLike<number>} weights @param {number} across
+ */
+function outline(weights, across) {
+  const most = Math.max(...Array.from(weights));
+  if (!(most > 0)) return null;
+  const box = { top: Infinity, bottom: -1, left: Infinity, right: -1 };
+  for (let cell = 0; cell < weights.length; cell += 1) {
+    if (weights[cell] < most / 2) continue;
+    const [row, column] = [Math.floor(cell / across), cell % across];
+    box.top = Math.min(box.top, row);
+    box.bottom = Math.max(box.bottom, row);
+    box.left = Math.min(box.left, column);
+    box.right = Math.max(box.right, column);
+  }
+  return box;
 }
 
 /** @param {number} place @param {number} count */

@@ -111,7 +111,8 @@ class Steps {
     const own = map.query_axis === map.key_axis;
     const labels = trace.summary.labels[map.key_axis];
     const drawn = viewTitle(axis, labels) !== undefined;
-    this.view = makeAxisView(this.page, axis, labels, own ? { pick: (place) => this.go(place) } : {});
+    const path = trace.summary.kinds[map.query_axis].steps;
+    this.view = makeAxisView(this.page, axis, labels, own ? { pick: (place) => this.go(place) } : { path });
     this.viewField.replaceChildren(this.view.body);
     this.player.hidden = map.steps * map.queries < 2;
     this.strip.body.hidden = this.scale.hidden = drawn;

@@ -296,6 +296,7 @@
 /**
  * @typedef {object} AxisViewOptions
  * @property {(place: number) => void} [pick] called with the position that is selected as query
+ * @property {boolean} [path] whether the rows are steps, whose places are outlined over an image
  */
 
 /** @typedef {{title: string, unit: string, values: number[], max: number}} Bars */
