@@ -81,6 +81,30 @@ def test_cells_with_little_weight_are_hidden(chromium: Any, tmp_path: Path) -> N
     assert len(svg.findall(".//{http://www.w3.org/2000/svg}image")) == 2
 
 
+def test_the_places_of_steps_are_outlined(chromium: Any, tmp_path: Path) -> None:
+    weights = torch.zeros(1, 3, 20)  # 4 rows of 5 cells
+    weights[0, 0, [6, 7, 11, 12]] = 0.25
+    weights[0, 1, [2]] = 1.0
+    weights[0, 2, [13, 14, 18, 19]] = 0.25
+    glimpses = Axis("labels", ["first", "second", "third"], steps=True)
+    axes = {"glimpses": glimpses, "image": Axis("image", extent=(4, 5))}
+    trace = Trace.of(axes, {"sensor": ("glimpses", "image", weights)}, title="3")
+    export_html(trace, tmp_path / "view.html")
+    with opened(chromium, (tmp_path / "view.html").as_uri()) as it:
+        assert it.page.get_attribute("[data-panel=steps]", "aria-selected") == "true"
+        counts = []
+        for _ in range(3):
+            drawn = ET.fromstring(it.saved("svg"))
+            boxes = drawn.findall(".//{http://www.w3.org/2000/svg}rect[@stroke]")
+            counts.append(len(boxes))
+            it.page.focus("input[type=range] >> visible=true")
+            it.page.keyboard.press("ArrowRight")
+    assert counts == [1, 2, 3]
+    cell = float(boxes[1].get("width"))
+    measured = [round(float(boxes[2].get(name)) / cell) for name in ("x", "y", "width", "height")]
+    assert measured == [3, 2, 2, 2]
+
+
 def test_a_cell_of_the_picture_is_chosen_as_the_query(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, exported(tmp_path, "patches")) as it:
         it.tab("heads")

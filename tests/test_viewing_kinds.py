@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.cells import cell_len
 
-from heedful.inference import Axis
+from heedful.inference import Axis, Media, Trace
 from heedful.viewing.figures import save_figure
 from heedful.viewing.terminal import render_rows
 from heedful.viewing.trace_view import trace_figure
@@ -44,6 +44,48 @@ def test_a_figure_has_the_sound_or_its_features_above(name: str) -> None:
     np.testing.assert_allclose(drawn, KINDS[name].weights[-1], atol=1e-6)
     assert figure.axes[-1].get_xlabel() == "seconds"
     assert tuple(figure.axes[0].get_xlim()) == (0.0, 1.5)
+
+
+def test_a_path_outlines_where_each_step_read() -> None:
+    weights = torch.zeros(1, 3, 20)  # 4 rows of 5 cells
+    weights[0, 0, [6, 7, 11, 12]] = 0.25
+    weights[0, 1, [2]] = 1.0
+    weights[0, 2, [13, 14, 18, 19]] = 0.25
+    axes = {
+        "glimpses": Axis("labels", ["1", "2", "3"], steps=True),
+        "image": Axis("image", extent=(4, 5)),
+    }
+    maps = {"sensor": ("glimpses", "image", weights)}
+    figure = trace_figure(Trace.of(axes, maps, title="3"), "sensor")
+    boxes = [patch.get_bbox().bounds for patch in figure.axes[2].patches]
+    assert boxes == [(1, 1, 2, 2), (2, 0, 1, 1), (3, 2, 2, 2)]
+    assert [len(panel.patches) for panel in figure.axes] == [1, 2, 3]
+    line = np.asarray(figure.axes[2].lines[0].get_xydata())
+    np.testing.assert_array_equal(line, [(2, 2), (2.5, 0.5), (4, 3)])
+    axes["glimpses"] = Axis("labels", ["1", "2", "3"])
+    figure = trace_figure(Trace.of(axes, maps, title="3"), "sensor")
+    assert not any(panel.patches for panel in figure.axes)
+
+
+def test_the_frames_of_a_clip_are_in_rows() -> None:
+    frames, side = 10, 6
+    levels = [torch.full((side, side), 20 * n, dtype=torch.uint8) for n in range(frames)]
+    strip = torch.cat(levels, 1)
+    axes = {
+        "target": Axis("tokens", ["up"]),
+        "frames": Axis("frames", extent=(frames,), media=Media.picture(strip)),
+    }
+    weights = torch.arange(1.0, 11).view(1, 1, frames)
+    maps = {"attention": ("target", "frames", weights / weights.sum())}
+    figure = trace_figure(Trace.of(axes, maps, title="up"), "attention")
+    alone, panel = figure.axes
+    [shown] = (np.asarray(image.get_array()) for image in alone.get_images())
+    assert shown.shape == (2 * side, 8 * side)
+    np.testing.assert_allclose(shown[side, ::side][:3], [160 / 255, 180 / 255, 1], atol=1e-3)
+    over = np.asarray(panel.get_images()[1].get_array())
+    assert over.shape[:2] == (2, 8)
+    assert over[1, 1, 3] == 0  # the largest weight
+    assert over[0, 0, 3] > over[0, 7, 3] > 0
 
 
 def test_a_terminal_shows_a_pictures_cells() -> None:

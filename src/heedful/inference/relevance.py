@@ -102,7 +102,10 @@ def weights_times_gradient(
         total = log_probability()
         check_cancelled()
         calls = [weights for name in axes_of for weights in seen[name]]
-        gradients = iter(torch.autograd.grad(total, calls, allow_unused=True))
+        # Weights that were drawn, such as those of glimpses, have no gradients.
+        learned = [weights for weights in calls if weights.requires_grad]
+        some = iter(torch.autograd.grad(total, learned, allow_unused=True) if learned else ())
+        gradients = iter([next(some) if one.requires_grad else None for one in calls])
         maps = []
         for name, axes in axes_of.items():
             # A Transformer computes all positions in one call, a recurrent decoder one per call.

@@ -88,6 +88,21 @@ class NoOptions:
     """No options."""
 
 
+class Demo(NamedTuple):
+    """A demo of a task, for ``heedful demo --task``."""
+
+    about: str
+    """The data, in a line."""
+    recipe: dict[str, Any]
+    """The recipe's tables; its data are relative to the folder."""
+    names: Sequence[str]
+    """Test inputs, as the task's command takes them."""
+    inputs: Sequence[Any]
+    """The same test inputs, as predictors take them."""
+    expected: Sequence[str]
+    """The right outputs."""
+
+
 class TaskSpec(Kind, ServerSpec):
     """A task: how its runs are prepared and trained (:class:`~heedful.runs.kind.Kind`) and used.
 
@@ -112,6 +127,10 @@ class TaskSpec(Kind, ServerSpec):
     """What its runs do, for messages: "classifies"."""
     trace_options: frozenset[str] = frozenset()
     """Options of :meth:`trace` in addition to ``relevance``."""
+
+    def make_demo(self, folder: Path) -> Demo | None:
+        """Write the data of a small demo to a folder; None if the task has no demo of its own."""
+        return None
 
     # Default recipes
 

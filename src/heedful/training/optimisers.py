@@ -24,8 +24,8 @@ def build_optimiser(groups: Sequence[Group], settings: LoopSettings) -> torch.op
         )
     if settings.optimiser == "adam" and settings.weight_decay:
         notice(
-            "training.weight_decay with training.optimiser = 'adam' is added to the gradient, which "
-            "Adam then scales; use 'adamw' for a decay of the weights"
+            "training.weight_decay is added to the gradient, which training.optimiser = 'adam' "
+            "then scales; use 'adamw' for a decay of the weights"
         )
     kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
     fused = all(parameter.device.type in ("cpu", "cuda") for parameter in everything)

@@ -66,7 +66,8 @@ def trace_figure(
         own = drawn.query_axis == drawn.key_axis
         return links_figure(weights[0], queries, keys.labels, title, own=own)
     if keys.kind in _DRAWN:
-        path = drawn.step_axis is None and trace.axes[drawn.query_axis].steps
+        queried = trace.axes[drawn.query_axis]
+        path = drawn.step_axis is None and queried.steps and queried.kind == "labels"
         return _DRAWN[keys.kind](weights, queries, keys, title, names, path=path)
     if keys.kind == "slots" and len(queries) < len(keys.labels) <= _MOST_ROWS:
         return head_figure(weights.mT, keys.labels, queries, title, names=names)

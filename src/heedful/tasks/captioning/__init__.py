@@ -9,7 +9,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.tasks.image_spec import ImageSpec
-from heedful.tasks.spec import Command, maps_of, register
+from heedful.tasks.spec import Command, Demo, maps_of, register
 
 if TYPE_CHECKING:
     import torch
@@ -52,6 +52,11 @@ class Captioning(ImageSpec):
 
     def data_options(self) -> type[CaptionData]:
         return CaptionData
+
+    def make_demo(self, folder: Path) -> Demo:
+        from heedful.tasks.captioning.demonstration import make_demo
+
+        return make_demo(folder)
 
     def recipe_type(self) -> "type[CaptionRecipe]":
         from heedful.tasks.captioning.recipe import CaptionRecipe

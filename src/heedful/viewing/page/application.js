@@ -167,10 +167,11 @@ async function firstPanel(page, panels) {
   if (panels[0].hasInput || !subject) return panels[0].name;
   try {
     const { alignment, summary } = await page.session.current();
+    if (alignment && hasView(summary.kinds[summary.maps[alignment.map].key_axis])) return "steps";
     const longest = Math.max(...Object.values(summary.labels).map((labels) => labels.length), 0);
     if (!summary.maps.length || longest > MANY_TOKENS) return alignment ? "alignment" : "heads";
     if (!alignment) return summary.maps.some((map) => !summary.kinds[map.key_axis].extent.length) ? panels[0].name : "heads";
-    return hasView(summary.kinds[summary.maps[alignment.map].key_axis]) ? "steps" : panels[0].name;
+    return panels[0].name;
   } catch {
     return panels[0].name;
   }

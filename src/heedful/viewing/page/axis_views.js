@@ -29,6 +29,14 @@ export function hasView(axis) {
   return DRAWN.has(axis.kind);
 }
 
+/**
+ * Whether queries on this axis are a path over an image: steps such as glimpses, but not the tokens of a text.
+ * @param {AxisFacts} axis
+ */
+export function isPath(axis) {
+  return axis.steps && axis.kind === "labels";
+}
+
 /** More slots than this are drawn as a matrix of all steps. */
 const MOST_SLOTS = 24;
 

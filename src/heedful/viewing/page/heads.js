@@ -13,7 +13,7 @@ import { sliceRows } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { MultiplesView } from "./multiples.js";
 import { groupsOf, headName, layerName, markChosen, overview, titles } from "./overview.js";
-import { QueryWeightsView, viewTitle } from "./axis_views.js";
+import { QueryWeightsView, isPath, viewTitle } from "./axis_views.js";
 import { NO_ATTENTION } from "./session.js";
 import { HEAD_COLOURS, HEAD_COLOURS_DARK, themeOf } from "./painting.js";
 import { StepChooser } from "./step_chooser.js";
@@ -132,10 +132,10 @@ class Heads {
     return facts !== null && facts.query_axis === facts.key_axis;
   }
 
-  /** Whether the group's queries are steps. */
+  /** Whether the group's queries are a path. */
   get path() {
     const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
-    return facts !== null && this.trace !== null && this.trace.summary.kinds[facts.query_axis].steps;
+    return facts !== null && this.trace !== null && isPath(this.trace.summary.kinds[facts.query_axis]);
   }
 
   setModes() {

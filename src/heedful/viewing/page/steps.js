@@ -7,7 +7,7 @@ import { windowAround, rowEntropies, transposed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { themeOf } from "./painting.js";
 import { titles } from "./overview.js";
-import { viewTitle, makeAxisView } from "./axis_views.js";
+import { isPath, viewTitle, makeAxisView } from "./axis_views.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -111,7 +111,7 @@ class Steps {
     const own = map.query_axis === map.key_axis;
     const labels = trace.summary.labels[map.key_axis];
     const drawn = viewTitle(axis, labels) !== undefined;
-    const path = trace.summary.kinds[map.query_axis].steps;
+    const path = isPath(trace.summary.kinds[map.query_axis]);
     this.view = makeAxisView(this.page, axis, labels, own ? { pick: (place) => this.go(place) } : { path });
     this.viewField.replaceChildren(this.view.body);
     this.player.hidden = map.steps * map.queries < 2;
