@@ -1,0 +1,136 @@
+"""Sounds: files that libsndfile reads (WAV, FLAC, Ogg, MP3), as samples of one channel.
+
+Shapes: N samples, C channels.
+"""
+
+import io
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+from scipy.signal import resample_poly
+
+from heedful.basics.errors import UserError
+
+ENDINGS = (".wav", ".flac", ".ogg", ".opus", ".oga", ".mp3", ".aif", ".aiff", ".au")
+"""The endings of sounds in folders."""
+RATES = (4_000, 192_000)
+"""The lowest and the highest rate in samples per second."""
+MOST_SECONDS = 3 * 3600
+"""Of one file that is read as a whole; longer ones are read in blocks."""
+_LOUD = 0.999
+"""Absolute values from here on are at the limit of their type."""
+
+
+class Sound(NamedTuple):
+    """Samples of one channel."""
+
+    samples: NDArray[np.float32]
+    """``[N]``, from −1 to 1."""
+    rate: int
+    """Samples per second."""
+
+    @property
+    def seconds(self) -> float:
+        """The duration."""
+        return len(self.samples) / self.rate
+
+    @property
+    def clipped(self) -> float:
+        """The share of samples at the limit of their type."""
+        return float((np.abs(self.samples) >= _LOUD).mean()) if len(self.samples) else 0.0
+
+
+def read_sound(source: str | Path | bytes, rate: int | None = None, where: str = "") -> Sound:
+    """The sound in a file; several channels become their mean.
+
+    Args:
+        source: a path, or a file's bytes.
+        rate: the rate to resample to; by default, the file's own.
+        where: the file, for messages; by default, the path.
+
+    Raises:
+        UserError: the file cannot be read, is no sound, is empty or longer than three hours, or its
+            rate is not supported.
+    """
+    with _opened(source, where) as file:
+        _check(file, where or str(source) if not isinstance(source, bytes) else where)
+        samples = file.read(dtype="float32", always_2d=True)
+        sound = _mono(samples, file.samplerate)
+    return sound if rate is None else resampled(sound, rate)
+
+
+def read_blocks(path: str | Path, seconds: float, rate: int | None = None) -> Iterator[Sound]:
+    """A file of any length in blocks, so that memory does not depend on its length.
+
+    Each block is resampled by itself; the last one may be shorter.
+
+    Args:
+        path: the file.
+        seconds: the duration of a block.
+        rate: the rate to resample to; by default, the file's own.
+
+    Raises:
+        UserError: as for :func:`read_sound`, but without a longest duration.
+    """
+    with _opened(path, "") as file:
+        _check(file, str(path), whole=False)
+        for block in file.blocks(int(seconds * file.samplerate), dtype="float32", always_2d=True):
+            sound = _mono(block, file.samplerate)
+            yield sound if rate is None else resampled(sound, rate)
+
+
+def resampled(sound: Sound, rate: int) -> Sound:
+    """The sound at another rate: a polyphase filter with a Kaiser window (SciPy).
+
+    Raises:
+        UserError: the rate is not supported.
+    """
+    _check_rate(rate, "the rate")
+    if rate == sound.rate:
+        return sound
+    ratio = Fraction(rate, sound.rate)
+    samples = resample_poly(sound.samples, ratio.numerator, ratio.denominator)
+    return Sound(samples.astype(np.float32), rate)
+
+
+def _opened(source: str | Path | bytes, where: str) -> soundfile.SoundFile:
+    name = where or ("the sound" if isinstance(source, bytes) else str(source))
+    try:
+        data = source if isinstance(source, bytes) else Path(source).read_bytes()
+        return soundfile.SoundFile(io.BytesIO(data))
+    except OSError as error:
+        raise UserError(f"cannot read {name}: {error.strerror or error}") from error
+    except soundfile.LibsndfileError as error:
+        raise UserError(
+            f"{name}: not a sound that can be read (WAV, FLAC, Ogg, MP3): {error.error_string}"
+        ) from error
+
+
+def _check(file: soundfile.SoundFile, where: str, *, whole: bool = True) -> None:
+    name = where or "the sound"
+    _check_rate(file.samplerate, name)
+    if not file.frames:
+        raise UserError(f"{name}: no samples; record it again, or leave it out")
+    seconds = file.frames / file.samplerate
+    if whole and seconds > MOST_SECONDS:
+        raise UserError(
+            f"{name}: {seconds / 3600:.1f} hours; at most {MOST_SECONDS // 3600}: cut it into parts"
+        )
+
+
+def _check_rate(rate: int, where: str) -> None:
+    if not RATES[0] <= rate <= RATES[1]:
+        raise UserError(
+            f"{where}: {rate:,} samples per second; supported are {RATES[0]:,} to {RATES[1]:,}"
+        )
+
+
+def _mono(samples: NDArray[np.float32], rate: int) -> Sound:
+    """One channel from ``[N, C]``; values that are not finite become 0."""
+    mean = samples.mean(1, dtype=np.float32)
+    return Sound(np.nan_to_num(mean, nan=0.0, posinf=1.0, neginf=-1.0), rate)
