@@ -56,7 +56,7 @@ def choose(
         },
         "training": {
             "max_steps": steps,
-            "batch_tokens": _BATCH_ROWS * _SIDE * _SIDE * 3,
+            "batch_tokens": _BATCH_ROWS * (_SIDE * _SIDE * 3 + 1),
             "learning_rate": 0.001,
             "schedule": "linear",
             "warmup_steps": min(100, steps // 10),

@@ -42,7 +42,7 @@ def choose(
         "model": {"kind": "convolutional", "channels": 32, "kernel_size": 5, "dropout": 0.2},
         "training": {
             "max_steps": steps,
-            "batch_tokens": _BATCH_ROWS * _SIDE * _SIDE * 3,
+            "batch_tokens": _BATCH_ROWS * (_SIDE * _SIDE * 3 + 1),
             "learning_rate": 0.001,
             "schedule": "linear",
             "warmup_steps": min(100, steps // 10),
