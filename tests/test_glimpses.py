@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from heedful.attention import watch
+from heedful.inference.relevance import weights_times_gradient
 from heedful.layers.glimpses import GaussianRead, Retina
 from heedful.models import ImageSettings, ImageShape, build_image_model
 
@@ -135,6 +136,19 @@ def test_an_image_alone_is_classified_as_in_a_batch(given: dict[str, Any]) -> No
         model.single_pass(images(1))
     assert len(seen["sensor"]) == 3
     assert seen["sensor"][0].shape[-1] == 108
+
+
+def test_weights_without_gradients_have_no_relevance() -> None:
+    """The windows of the retina are drawn; the filters of DRAW have gradients."""
+    for read, expected in (("retina", []), ("gaussian", ["sensor × gradient"])):
+        model = made(read=read).eval()
+
+        def decide(model: Any = model) -> Tensor:
+            logits: Tensor = model.single_pass(images(1))
+            return logits.log_softmax(1)[0, 0]
+
+        found = weights_times_gradient(model, model.attention_axes(), decide)
+        assert [one.name for one in found] == expected
 
 
 def test_places_move_to_where_the_reward_is() -> None:

@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from heedful.basics.errors import UserError
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.runs.checkpoints import whole_checkpoints
+from heedful.runs.settings import LoopSettings
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.training.loop import Loop, Stop
+from heedful.training.optimisers import build_optimiser
+from heedful.training.parameter_groups import Group
 from heedful.training.protocol import Loss, Validation
 from heedful.training.report import Report
 
@@ -108,3 +111,15 @@ def test_a_missing_folder_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot make the run's folder .*file"):
         loop_of([1.0], tmp_path / "file")
+
+
+def test_weight_decay_that_adam_scales_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    group = [Group([torch.nn.Parameter(torch.ones(2))], 1.0, 1)]
+    cases: list[tuple[Any, float, bool]] = [
+        ("adam", 0.1, True),
+        ("adam", 0.0, False),
+        ("adamw", 0.1, False),
+    ]
+    for optimiser, decay, noticed in cases:
+        build_optimiser(group, LoopSettings(optimiser=optimiser, weight_decay=decay))
+        assert ("use 'adamw'" in capsys.readouterr().err) is noticed

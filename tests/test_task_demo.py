@@ -8,6 +8,7 @@ import pytest
 
 from heedful.basics.errors import UserError
 from heedful.cli import task_demonstration
+from heedful.cli.demo import demo
 from heedful.cli.task_demonstration import demonstrate_task
 from heedful.tasks.captioning.demonstration import ARCHIVE, make_demo
 from heedful.tasks.commands import trainable
@@ -56,6 +57,8 @@ def test_it_trains_shows_and_plots(
 def test_wrong_choices_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--task classify has no demo; .* translate, caption"):
         demonstrate_task("classify", tmp_path / "new", seed=1, threads=None, device="cpu")
+    with pytest.raises(UserError, match="--from and --to are for the demo of translation"):
+        demo("caption", source="fr")
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(UserError, match="holds other files"):
         demonstrate_task("caption", tmp_path, seed=1, threads=None, device="cpu")

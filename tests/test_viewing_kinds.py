@@ -88,6 +88,18 @@ def test_the_frames_of_a_clip_are_in_rows() -> None:
     assert over[0, 0, 3] > over[0, 7, 3] > 0
 
 
+def test_a_film_strip_that_frames_do_not_divide_is_one_row() -> None:
+    strip = torch.zeros(6, 31, dtype=torch.uint8)
+    axes = {
+        "target": Axis("tokens", ["up"]),
+        "frames": Axis("frames", extent=(10,), media=Media.picture(strip)),
+    }
+    maps = {"attention": ("target", "frames", torch.full((1, 1, 10), 0.1))}
+    alone, panel = trace_figure(Trace.of(axes, maps, title="up"), "attention").axes
+    assert np.asarray(alone.get_images()[0].get_array()).shape == (6, 31)
+    assert np.asarray(panel.get_images()[1].get_array()).shape[:2] == (1, 10)
+
+
 def test_a_terminal_shows_a_pictures_cells() -> None:
     weights = torch.tensor([[0.5, 0.0, 0.25, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
     drawn = render_rows(weights, ["a", "b"], Axis("image", extent=(2, 3)))

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from heedful.basics.errors import UserError
+
 TRANSLATE = "translate"
 
 
@@ -36,6 +38,8 @@ def demo(
         heedful demo --task caption --out demo-captions
     """
     if task != TRANSLATE:
+        if (source, target) != ("en", "de"):
+            raise UserError("--from and --to are for the demo of translation, without --task")
         from heedful.cli.task_demonstration import demonstrate_task
 
         demonstrate_task(task, out, seed=seed, threads=threads, device=device)

@@ -168,7 +168,8 @@ def _grid(axis: Axis) -> tuple[int, int]:
     if len(axis.extent) > 1:
         return int(axis.extent[0]), int(axis.extent[1])
     frames = int(axis.extent[0])
-    columns = min(frames, _FRAMES)
+    uneven = axis.media is not None and axis.media.size[1] % frames
+    columns = frames if uneven else min(frames, _FRAMES)
     return -(-frames // columns), columns
 
 
@@ -180,14 +181,14 @@ def _shape(axis: Axis) -> tuple[int, int]:
     if len(axis.extent) > 1:
         return high, wide
     rows, columns = _grid(axis)
-    return rows * high, columns * (wide // int(axis.extent[0]))
+    return (high, wide) if rows == 1 else (rows * high, columns * (wide // int(axis.extent[0])))
 
 
 def _in_rows(values: NDArray[Any], axis: Axis, empty: float) -> NDArray[Any]:
     """The frames of a clip, which are beside each other, in the rows of the grid."""
-    if len(axis.extent) > 1:
-        return values
     rows, columns = _grid(axis)
+    if len(axis.extent) > 1 or rows == 1:
+        return values
     frames = np.split(values, int(axis.extent[0]), axis=1)
     frames += [np.full_like(frames[0], empty)] * (rows * columns - len(frames))
     starts = range(0, len(frames), columns)
