@@ -139,16 +139,15 @@ def test_an_image_alone_is_classified_as_in_a_batch(given: dict[str, Any]) -> No
 
 
 def test_weights_without_gradients_have_no_relevance() -> None:
-    """The windows of the retina are drawn; the filters of DRAW have gradients."""
-    for read, expected in (("retina", []), ("gaussian", ["sensor × gradient"])):
+    """The windows of a retina are drawn; outputs do not depend on the mean of DRAW's filters."""
+    for read in ("retina", "gaussian"):
         model = made(read=read).eval()
 
         def decide(model: Any = model) -> Tensor:
             logits: Tensor = model.single_pass(images(1))
             return logits.log_softmax(1)[0, 0]
 
-        found = weights_times_gradient(model, model.attention_axes(), decide)
-        assert [one.name for one in found] == expected
+        assert weights_times_gradient(model, model.attention_axes(), decide) == []
 
 
 def test_places_move_to_where_the_reward_is() -> None:
