@@ -47,10 +47,9 @@ def synchronise(device: str) -> None:
 
 def build(variant: str, size: str, corpus: Corpus, options: argparse.Namespace) -> Any:
     """The training of a variant."""
-    everywhere = 0.0 if variant == "plain loop" else None
     settings = TransformerSettings.model_validate(SIZES[size] | {"dropout": DROPOUT})
     device, precision = options.device, options.precision
-    if everywhere is not None:
+    if variant == "plain loop":
         return Plain(
             corpus.folder,
             settings,
@@ -126,13 +125,11 @@ def additive(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for shape in SHAPES:
         batch, queries, keys, units = shape
-        generator = torch.Generator(options.device).manual_seed(1)
-
-        def draw(*sizes: int) -> torch.Tensor:
-            numbers = torch.randn(*sizes, device=options.device, generator=generator)  # noqa: B023
-            return numbers.requires_grad_()
-
-        parts = draw(batch, queries, units), draw(batch, keys, units), draw(units)
+        torch.manual_seed(1)
+        parts = tuple(
+            torch.randn(*sizes, device=options.device, requires_grad=True)
+            for sizes in ((batch, queries, units), (batch, keys, units), (units,))
+        )
         for kernel in options.kernels:
             row: dict[str, Any] = {"shape": shape, "kernel": kernel}
             try:

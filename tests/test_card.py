@@ -1,6 +1,7 @@
 """On a CUDA card: kernels, masks, searches and trainings give what the processor gives."""
 
 import copy
+import functools
 import json
 import shutil
 from collections.abc import Callable
@@ -75,10 +76,7 @@ def test_masks(name: str, width: int, length: int, kind: str) -> None:
             given["normalize"] = normalizers.SinkSoftmax(2).to(device)
         if kind == "capped":
             given["score"] = scores.SoftCapped(cap=2.0)
-
-        def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return attend(q, k, v, **given)  # noqa: B023
-
+        call = functools.partial(attend, **given)
         results.append(gradients(call, *(part.to(device) for part in parts)))
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * theirs.abs().max().item())

@@ -83,7 +83,8 @@ def test_cells_with_little_weight_are_hidden(chromium: Any, tmp_path: Path) -> N
 
 def test_the_places_of_steps_are_outlined(chromium: Any, tmp_path: Path) -> None:
     weights = torch.zeros(1, 3, 20)  # 4 rows of 5 cells
-    weights[0, 0, [6, 7, 11, 12]] = 0.25
+    weights[0, 0, [6, 7, 11, 12]] = 0.24
+    weights[0, 0, 19] = 0.04  # less than half of the largest weight
     weights[0, 1, [2]] = 1.0
     weights[0, 2, [13, 14, 18, 19]] = 0.25
     glimpses = Axis("labels", ["first", "second", "third"], steps=True)
@@ -100,6 +101,7 @@ def test_the_places_of_steps_are_outlined(chromium: Any, tmp_path: Path) -> None
             it.page.focus("input[type=range] >> visible=true")
             it.page.keyboard.press("ArrowRight")
     assert counts == [1, 2, 3]
+    assert float(boxes[0].get("width")) == pytest.approx(2 * float(boxes[1].get("width")))
     cell = float(boxes[1].get("width"))
     measured = [round(float(boxes[2].get(name)) / cell) for name in ("x", "y", "width", "height")]
     assert measured == [3, 2, 2, 2]

@@ -48,7 +48,8 @@ def test_a_figure_has_the_sound_or_its_features_above(name: str) -> None:
 
 def test_a_path_outlines_where_each_step_read() -> None:
     weights = torch.zeros(1, 3, 20)  # 4 rows of 5 cells
-    weights[0, 0, [6, 7, 11, 12]] = 0.25
+    weights[0, 0, [6, 7, 11, 12]] = 0.24
+    weights[0, 0, 19] = 0.04  # less than half of the largest weight
     weights[0, 1, [2]] = 1.0
     weights[0, 2, [13, 14, 18, 19]] = 0.25
     axes = {

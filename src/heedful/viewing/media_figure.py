@@ -93,13 +93,7 @@ def picture_figure(
 
 
 def time_figure(
-    weights: Tensor,
-    queries: Sequence[str],
-    axis: Axis,
-    title: str,
-    names: Sequence[str],
-    *,
-    path: bool = False,
+    weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
 ) -> Figure:
     """Draw the sound or its features above one heat-map per head, over seconds.
 
@@ -109,7 +103,6 @@ def time_figure(
         axis: the axis of the keys, time.
         title: the title.
         names: names of the heads.
-        path: not used.
     """
     labels = token_labels(queries)
     heads, step = len(names), max(1, -(-len(labels) // 40))

@@ -11,8 +11,6 @@ from heedful.viewing.heatmap import head_figure
 from heedful.viewing.links_figure import links_figure
 from heedful.viewing.media_figure import picture_figure, time_figure
 
-_DRAWN = {"image": picture_figure, "frames": picture_figure, "time": time_figure}
-"""Drawing functions for kinds of axes that are not lists of labels."""
 _LINKED = ("tokens", "labels")
 _MOST_ROWS = 24
 """A memory of at most so many slots has a row for each slot, so that texts are readable."""
@@ -65,10 +63,12 @@ def trace_figure(
             )
         own = drawn.query_axis == drawn.key_axis
         return links_figure(weights[0], queries, keys.labels, title, own=own)
-    if keys.kind in _DRAWN:
+    if keys.kind == "time":
+        return time_figure(weights, queries, keys, title, names)
+    if keys.kind in ("image", "frames"):
         queried = trace.axes[drawn.query_axis]
         path = drawn.step_axis is None and queried.steps and queried.kind == "labels"
-        return _DRAWN[keys.kind](weights, queries, keys, title, names, path=path)
+        return picture_figure(weights, queries, keys, title, names, path=path)
     if keys.kind == "slots" and len(queries) < len(keys.labels) <= _MOST_ROWS:
         return head_figure(weights.mT, keys.labels, queries, title, names=names)
     return head_figure(weights, queries, keys.labels, title, names=names)

@@ -57,8 +57,9 @@ def read_sound(source: str | Path | bytes, rate: int | None = None, where: str =
         UserError: the file cannot be read, is no sound, is empty or longer than three hours, or its
             rate is not supported.
     """
-    with _opened(source, where) as file:
-        _check(file, where or str(source) if not isinstance(source, bytes) else where)
+    name = where or ("the sound" if isinstance(source, bytes) else str(source))
+    with _opened(source, name) as file:
+        _check(file, name)
         samples = file.read(dtype="float32", always_2d=True)
         sound = _mono(samples, file.samplerate)
     return sound if rate is None else resampled(sound, rate)
@@ -77,7 +78,7 @@ def read_blocks(path: str | Path, seconds: float, rate: int | None = None) -> It
     Raises:
         UserError: as for :func:`read_sound`, but without a longest duration.
     """
-    with _opened(path, "") as file:
+    with _opened(path, str(path)) as file:
         _check(file, str(path), whole=False)
         for block in file.blocks(int(seconds * file.samplerate), dtype="float32", always_2d=True):
             sound = _mono(block, file.samplerate)
@@ -98,11 +99,12 @@ def resampled(sound: Sound, rate: int) -> Sound:
     return Sound(samples.astype(np.float32), rate)
 
 
-def _opened(source: str | Path | bytes, where: str) -> soundfile.SoundFile:
-    name = where or ("the sound" if isinstance(source, bytes) else str(source))
+def _opened(source: str | Path | bytes, name: str) -> soundfile.SoundFile:
     try:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
-        return soundfile.SoundFile(io.BytesIO(data))
+        if isinstance(source, bytes):
+            return soundfile.SoundFile(io.BytesIO(source))
+        Path(source).open("rb").close()  # libsndfile does not say why it cannot open a file
+        return soundfile.SoundFile(str(source))
     except OSError as error:
         raise UserError(f"cannot read {name}: {error.strerror or error}") from error
     except soundfile.LibsndfileError as error:
@@ -111,8 +113,7 @@ def _opened(source: str | Path | bytes, where: str) -> soundfile.SoundFile:
         ) from error
 
 
-def _check(file: soundfile.SoundFile, where: str, *, whole: bool = True) -> None:
-    name = where or "the sound"
+def _check(file: soundfile.SoundFile, name: str, *, whole: bool = True) -> None:
     _check_rate(file.samplerate, name)
     if not file.frames:
         raise UserError(f"{name}: no samples; record it again, or leave it out")
