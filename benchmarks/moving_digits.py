@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heedful.data.readers.images import data_of, read_images
+from heedful.data.readers.images import image_bytes, read_images
 
 SIDE, FRAMES, STEP = 48, 16, 2
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -33,7 +33,7 @@ def digits(path: Path, most: int) -> list[tuple[NDArray[np.uint8], str]]:
     """Digits with their names, scaled."""
     found = []
     for one in islice(read_images(str(path), image="", label=""), most):
-        with Image.open(io.BytesIO(data_of(one.uri))) as image:
+        with Image.open(io.BytesIO(image_bytes(one.uri))) as image:
             small = image.resize((SCALED, SCALED), Image.Resampling.BILINEAR)
         found.append((np.asarray(small, np.uint8), NAMES[int(one.label)]))
     return found

@@ -25,9 +25,9 @@ from heedful.data.columns import columns_of
 from heedful.data.readers.images import (
     Form,
     as_uri,
-    data_of,
     decoded,
     encoded,
+    image_bytes,
     notice_uncaptioned,
     read_captioned,
 )
@@ -176,7 +176,9 @@ def test_frames_of_a_clip_are_taken_at_equal_distances(ending: str, tmp_path: Pa
     data = (tmp_path / f"a.{ending}").read_bytes()
     found = decoded(data, Form(12, 16, "grey", 5), "it").reshape(5, 12 * 16)
     assert abs(found.mean(1) - [0, 40, 80, 120, 160]).max() < 4
-    again = decoded(data_of(encoded(found.reshape(60, 16, 1), 5)), Form(12, 16, "grey", 5), "it")
+    again = decoded(
+        image_bytes(encoded(found.reshape(60, 16, 1), 5)), Form(12, 16, "grey", 5), "it"
+    )
     np.testing.assert_array_equal(again, found.reshape(60, 16, 1))
     one = decoded(data, Form(12, 16, "grey"), "it")
     assert one.shape == (12, 16, 1)

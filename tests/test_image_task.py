@@ -27,9 +27,9 @@ from heedful.data.image_batches import varied
 from heedful.data.readers.images import (
     Form,
     as_uri,
-    data_of,
     decoded,
     encoded,
+    image_bytes,
     image_files,
     read_image,
     read_images,
@@ -106,15 +106,15 @@ def invoke(*arguments: str, **how: Any) -> Any:
 def test_images_become_bytes_of_one_form() -> None:
     rng = np.random.default_rng(2)
     raw = rng.integers(0, 256, (8, 6, 3), dtype=np.uint8)
-    same = decoded(data_of(encoded(raw)), COLOURS, "it")
+    same = decoded(image_bytes(encoded(raw)), COLOURS, "it")
     np.testing.assert_array_equal(same, raw)
-    grey = decoded(data_of(encoded(raw)), GREY, "it")
+    grey = decoded(image_bytes(encoded(raw)), GREY, "it")
     luma = raw @ np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
     assert abs(grey[..., 0] - luma).max() <= 1
     wide = np.concatenate([np.zeros_like(raw), raw, np.zeros_like(raw)], 1)
-    np.testing.assert_array_equal(decoded(data_of(encoded(wide)), COLOURS, "it"), raw)
+    np.testing.assert_array_equal(decoded(image_bytes(encoded(wide)), COLOURS, "it"), raw)
     large = raw.repeat(3, 0).repeat(3, 1)
-    assert decoded(data_of(encoded(large)), COLOURS, "it").shape == (8, 6, 3)
+    assert decoded(image_bytes(encoded(large)), COLOURS, "it").shape == (8, 6, 3)
 
 
 def saved(image: Image.Image, **how: Any) -> bytes:
@@ -151,9 +151,9 @@ def test_idx_files_have_their_labels_beside_them(tmp_path: Path, packing: Any) -
     write_idx(tmp_path / f"t-labels-idx1-ubyte{packing[1]}", labels)
     found = list(read_images(str(path), image="", label=""))
     assert [one.label for one in found] == ["7", "0", "2"]
-    grey = [decoded(data_of(one.uri), GREY, one.where)[..., 0] for one in found]
+    grey = [decoded(image_bytes(one.uri), GREY, one.where)[..., 0] for one in found]
     np.testing.assert_array_equal(np.stack(grey), images)
-    first = decoded(data_of(found[0].uri), COLOURS, "")
+    first = decoded(image_bytes(found[0].uri), COLOURS, "")
     np.testing.assert_array_equal(first, images[0, ..., None].repeat(3, -1))
 
 
@@ -171,7 +171,7 @@ def test_tables_name_images_relative_to_themselves(
     found = list(read_images(str(table), image="file", label="side"))
     assert [one.label for one in found] == ["left", "right"]
     assert found[1].where == str(folder / rows[1][0])
-    one = decoded(data_of(found[1].uri), form, "")
+    one = decoded(image_bytes(found[1].uri), form, "")
     np.testing.assert_array_equal(one, read_image(folder / rows[1][0], form))
 
 
@@ -185,7 +185,7 @@ def test_tables_and_python_data_may_have_data_uris(folder: Path, tmp_path: Path)
     table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     form = Form(12, 12, "rgb")
     found = list(read_images(str(table), image="image", label="label"))
-    one = decoded(data_of(found[5].uri), form, "")
+    one = decoded(image_bytes(found[5].uri), form, "")
     np.testing.assert_array_equal(one, read_image(folder / "train/right/1.png", form))
     recipe = {**RECIPE, "training": {**RECIPE["training"], "max_steps": 1}}
     recipe["data"] = {"size": [12, 12], "colours": "rgb"}

@@ -32,8 +32,9 @@ class SoundFeatures(Settings):
         torch.Size([101, 40])
     """
 
-    kind: Literal["log-mel", "mfcc"] = "log-mel"
-    """Logarithms of mel bands, or their cepstral coefficients."""
+    kind: Literal["log-mel", "mfcc", "given"] = "log-mel"
+    """Logarithms of mel bands, or their cepstral coefficients; or ``given``: features in files of
+    NumPy (.npy), ``[T, bands]``, instead of sounds."""
     rate: Annotated[int, Field(ge=RATES[0], le=RATES[1])] = 16_000
     """Samples per second; other sounds are resampled."""
     window: Annotated[float, Field(gt=0, le=1)] = 0.025
@@ -41,7 +42,7 @@ class SoundFeatures(Settings):
     step: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Seconds from one frame to the next. Frame t is centred at t · step."""
     bands: Annotated[int, Field(ge=2, le=512)] = 80
-    """Number of mel bands M."""
+    """Number of mel bands M; for ``given``, number of features in a file."""
     lowest: Annotated[float, Field(ge=0)] = 20.0
     """The lower edge of the first band in Hertz."""
     highest: float | None = None
@@ -68,7 +69,7 @@ class SoundFeatures(Settings):
     @property
     def width(self) -> int:
         """Number of features F."""
-        own = self.bands if self.kind == "log-mel" else self.coefficients
+        own = self.coefficients if self.kind == "mfcc" else self.bands
         return own * (1 + self.deltas)
 
     def of(self, sound: Sound) -> Tensor:
@@ -81,6 +82,11 @@ class SoundFeatures(Settings):
         found = self.log_mel(samples)
         if self.kind == "mfcc":
             found = cepstrum(found, self.coefficients)
+        return self.finished(found)
+
+    def finished(self, found: Tensor) -> Tensor:
+        """Features ``[T, F]`` from bands, coefficients or given features: with differences, and
+        normalized."""
         parts = [found]
         for _ in range(self.deltas):
             parts.append(differences(parts[-1]))

@@ -27,6 +27,8 @@ from heedful.models import (
     recurrent_encoder,
     recurrent_language,
     recurrent_sequences,
+    speech_recurrent,
+    speech_transformer,
     story_machine,
     story_transformer,
     turing_machine,
@@ -44,6 +46,7 @@ from heedful.models.registry import (
     ModelSettings,
     PairSettings,
     SequenceSettings,
+    SpeechSettings,
     StorySettings,
     build_caption_model,
     build_encoder,
@@ -51,11 +54,13 @@ from heedful.models.registry import (
     build_language_model,
     build_model,
     build_sequence_model,
+    build_speech_model,
     build_story_model,
     register_model,
     registered,
 )
 from heedful.models.sequences import SequenceModel
+from heedful.models.speech import Annotations, Sounds, SpeechModel
 from heedful.models.stories import StoryModel, StoryOutput
 
 MODULES = (
@@ -85,11 +90,14 @@ MODULES = (
     image_perceiver,
     image_residual,
     image_transformer,
+    speech_recurrent,
+    speech_transformer,
 )
 """The modules that register the built-in models."""
 
 __all__ = [
     "AlignmentSource",
+    "Annotations",
     "CaptionModel",
     "CaptionSettings",
     "Encoded",
@@ -106,7 +114,10 @@ __all__ = [
     "SequenceModel",
     "SequenceSettings",
     "Sequences",
+    "Sounds",
     "Source",
+    "SpeechModel",
+    "SpeechSettings",
     "StoryModel",
     "StoryOutput",
     "StorySettings",
@@ -118,6 +129,7 @@ __all__ = [
     "build_language_model",
     "build_model",
     "build_sequence_model",
+    "build_speech_model",
     "build_story_model",
     "register_model",
     "registered",

@@ -7,7 +7,7 @@ recipes. Validating a table with it returns the settings of the table's kind.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args
 
 from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError, PydanticKnownError
@@ -22,6 +22,7 @@ from heedful.models.images import ImageModel, ImageShape
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import PairModel
 from heedful.models.sequences import SequenceModel
+from heedful.models.speech import SpeechModel
 from heedful.models.stories import StoryModel
 
 M = TypeVar("M", bound=nn.Module)
@@ -146,20 +147,45 @@ class CaptionSettings(ModelSettings):
         return False
 
 
+class SpeechSettings(ModelSettings):
+    """Base of the settings of models that transcribe sounds; such a model is a
+    :class:`SpeechModel`."""
+
+    outputs: Literal["attention", "ctc", "both"] = "attention"
+    """How texts are predicted: by a decoder with attention, by CTC at each position, or by both."""
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether there is a decoder with attention."""
+        return self.outputs != "ctc"
+
+    @property
+    def has_ctc(self) -> bool:
+        """Whether there is an output for CTC."""
+        return self.outputs != "attention"
+
+    @property
+    def reduction(self) -> int:
+        """Frames of a position of the encoder."""
+        raise NotImplementedError
+
+
 def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module]) -> None:
     """Add a model that recipes can name.
 
     Args:
         settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
             :class:`EncoderSettings`, :class:`LanguageSettings`, :class:`SequenceSettings`,
-            :class:`StorySettings`, :class:`ImageSettings` or :class:`CaptionSettings`.
+            :class:`StorySettings`, :class:`ImageSettings`, :class:`CaptionSettings` or
+            :class:`SpeechSettings`.
         build: builds the model from the settings and the sizes of the source and target
             vocabularies; for encoders and language models, from the settings and the size of the
             vocabulary; for models of sequences, from the settings and the widths of inputs and
             outputs; for models of stories, from the settings, the size of the vocabulary and the
             symbols of the answers; for models of images, from the settings, the shape of the images
             and the number of classes; for captions, from the settings, the shape of the images and
-            the size of the vocabulary. Usually the model's class.
+            the size of the vocabulary; for transcriptions, from the settings, the width of a frame
+            and the size of the vocabulary. Usually the model's class.
 
     Raises:
         TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
@@ -182,7 +208,8 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     if family is settings:
         raise TypeError(
             f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings, "
-            "LanguageSettings, SequenceSettings, StorySettings, ImageSettings or CaptionSettings"
+            "LanguageSettings, SequenceSettings, StorySettings, ImageSettings, CaptionSettings "
+            "or SpeechSettings"
         )
     if not isinstance(_default_kind(settings), str):
         raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
@@ -288,6 +315,17 @@ def build_caption_model(
         vocabulary: number of symbols.
     """
     return _build(settings, CaptionModel, shape, vocabulary)
+
+
+def build_speech_model(settings: SpeechSettings, features: int, vocabulary: int) -> SpeechModel:
+    """Build the model of the settings, with new weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        features: width of a frame.
+        vocabulary: number of symbols.
+    """
+    return _build(settings, SpeechModel, features, vocabulary)
 
 
 def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:

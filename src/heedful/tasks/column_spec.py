@@ -6,6 +6,7 @@ Files, runs, batches, loading and evaluation are the same for all of them.
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from heedful.basics.errors import UserError
 from heedful.basics.json_models import first_problem, read_object
+from heedful.basics.notices import notice
 from heedful.runs.facts import Count, Facts
 from heedful.runs.settings import FileSettings
 from heedful.tasks.spec import Opening, TaskSpec
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
 
 _ROWS = 1000
 """Number of examples encoded at a time."""
+
+
+class LeftOutError(Exception):
+    """Raised by :meth:`ColumnSpec.encode` for an example that cannot be trained on; the message
+    names the kind of such examples and the setting, and is counted in a notice."""
 
 
 class ExampleFiles(FileSettings):
@@ -133,6 +140,7 @@ class ColumnSpec(TaskSpec):
 
         Raises:
             UserError: the example cannot be used.
+            LeftOutError: the example is left out of the training or validation data.
         """
 
     def kept(self, example: Any, known: Mapping[str, Any]) -> Any:
@@ -214,10 +222,13 @@ class ColumnSpec(TaskSpec):
         if part != "test":
             examples = corpus.examples(part)
             with atomic_folder(place) as folder, StoreWriter(folder, codecs) as writer:
+                left: Counter[str] = Counter()
                 while some := list(islice(examples, _ROWS)):
-                    writer.add(columns_of([self.encode(one, known) for one in some], codecs))
-                    count += len(some)
+                    if rows := self._rows(some, known, left):
+                        writer.add(columns_of(rows, codecs))
+                    count += len(rows)
                 writer.finish({})
+            _notice_left(part, left, count)
         if part != "train":
             with atomic_file(place.with_suffix(".jsonl")) as file:
                 count = 0
@@ -227,6 +238,18 @@ class ColumnSpec(TaskSpec):
         if not count and corpus.files[part]:
             raise UserError(f"data.{part}: {', '.join(corpus.files[part])} is empty")
         return count
+
+    def _rows(
+        self, examples: Sequence[Any], known: Mapping[str, Any], left: Counter[str]
+    ) -> list[Mapping[str, Any]]:
+        """The rows of examples; those that are left out are counted in ``left``."""
+        rows = []
+        for one in examples:
+            try:
+                rows.append(self.encode(one, known))
+            except LeftOutError as reason:
+                left[str(reason)] += 1
+        return rows
 
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
@@ -316,6 +339,18 @@ class ColumnSpec(TaskSpec):
         """The input of an example, without the output that it also has."""
         kind = self.input_type()
         return kind.model_validate(example.model_dump(include=set(kind.model_fields)))
+
+
+def _notice_left(part: str, left: Mapping[str, int], count: int) -> None:
+    """Count the examples that were left out.
+
+    Raises:
+        UserError: none is left for training.
+    """
+    for reason, number in left.items():
+        notice(f"{number:,} of {count + sum(left.values()):,} {part} examples left out: {reason}")
+    if left and not count and part == "train":
+        raise UserError(f"all training examples are left out: {next(iter(left))}")
 
 
 class _Corpus(NamedTuple):

@@ -13,9 +13,9 @@ from heedful.data.readers.images import (
     Colours,
     Form,
     as_uri,
-    data_of,
     decoded,
     encoded,
+    image_bytes,
 )
 from heedful.inference.media import MOST_PIXELS
 from heedful.tasks.column_spec import ExampleFiles
@@ -63,7 +63,7 @@ class Seen(BaseModel):
         Raises:
             UserError: the image cannot be read.
         """
-        return decoded(data_of(self.image, self._where), Form(*form), self._where)
+        return decoded(image_bytes(self.image, self._where), Form(*form), self._where)
 
     def small(self, form: Sequence[Any]) -> Self:
         """The same with its image in a form, as a run keeps it."""

@@ -3,8 +3,6 @@
 Every image becomes an array of bytes of one size, and a PNG in a data URI, which needs no file.
 """
 
-import base64
-import binascii
 import io
 import struct
 from collections.abc import Iterator, Sequence
@@ -17,13 +15,12 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.data.readers.data_uris import bytes_in, data_of, folder_beside, uri_of
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.labelled import read_labelled
 from heedful.data.readers.opening import open_input
 
 Colours = Literal["grey", "rgb"]
-URI = "data:image/png;base64,"
-_GREYMAP = "data:image/x-portable-graymap;base64,"
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 """The endings of images in folders."""
 MOST_PIXELS = 1 << 26
@@ -125,22 +122,16 @@ def encoded(pixels: NDArray[np.uint8], frames: int = 1) -> str:
         first.save(file, "png", save_all=True, append_images=rest)
     else:
         first.save(file, "png")
-    return URI + base64.b64encode(file.getvalue()).decode()
+    return uri_of("image/png", file.getvalue())
 
 
-def data_of(uri: str, where: str = "the image") -> bytes:
-    """The bytes in a data URI.
+def image_bytes(uri: str, where: str = "the image") -> bytes:
+    """The bytes of an image in a data URI.
 
     Raises:
         UserError: it is not a data URI of an image in base64.
     """
-    head, comma, body = uri.partition(",")
-    if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
-        raise UserError(f"{where}: not a data URI, such as {URI}…")
-    try:
-        return base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise UserError(f"{where}: the base64 of the data URI is damaged") from error
+    return data_of(uri, ("image/",), where)
 
 
 def as_uri(path: str | Path) -> str:
@@ -149,13 +140,13 @@ def as_uri(path: str | Path) -> str:
     Raises:
         UserError: the file cannot be read, or it is not an image.
     """
-    data = _bytes_in(path)
+    data = bytes_in(path, "the image")
     try:
         with Image.open(io.BytesIO(data)) as image:
             kind = Image.MIME.get(image.format or "", "image/png")
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise UserError(f"{path}: not an image that can be read (PNG, JPEG, …)") from error
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    return uri_of(kind, data)
 
 
 def read_image(path: str | Path, form: Form) -> NDArray[np.uint8]:
@@ -164,14 +155,7 @@ def read_image(path: str | Path, form: Form) -> NDArray[np.uint8]:
     Raises:
         UserError: the file cannot be read.
     """
-    return decoded(_bytes_in(path), form, str(path))
-
-
-def _bytes_in(path: str | Path) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read the image {path}: {error.strerror or error}") from error
+    return decoded(bytes_in(path, "the image"), form, str(path))
 
 
 class LabelledImage(NamedTuple):
@@ -242,7 +226,7 @@ def read_captioned(
     Raises:
         UserError: a file is missing or invalid.
     """
-    base = _folder_of_images(path, folder)
+    base = folder_beside(path, folder)
     found: dict[str, list[str]] = {}
     for row in read_labelled(path, text=(image,), label=caption, encoding=encoding):
         found.setdefault(row.texts[0], []).append(row.label)
@@ -256,19 +240,6 @@ def _named(name: str, base: Path, table: str) -> tuple[str, str]:
     if name.startswith("data:"):
         return name, f"an image in {table}"
     return as_uri(base / name), str(base / name)
-
-
-def _folder_of_images(table: str, folder: str) -> Path:
-    """The folder that a table's paths are relative to.
-
-    Raises:
-        UserError: it does not exist.
-    """
-    base = (Path() if table == "-" else Path(table).parent) / folder
-    base = base if base.is_dir() else Path(folder)
-    if not base.is_dir():
-        raise UserError(f"{folder}: no such folder beside {table} or in the current folder")
-    return base
 
 
 def notice_uncaptioned(
@@ -286,7 +257,7 @@ def notice_uncaptioned(
     bases: set[Path] = set()
     named: set[Path] = set()
     for table in tables:
-        base = _folder_of_images(table, folder).resolve()
+        base = folder_beside(table, folder).resolve()
         bases.add(base)
         rows = read_labelled(table, text=(image,), label=caption, encoding=encoding)
         named.update((base / row.texts[0]).resolve() for row in rows)
@@ -321,8 +292,8 @@ def _read_idx(path: Path) -> Iterator[LabelledImage]:
     rows, columns = images.shape[1:]
     head = f"P5 {columns} {rows} 255\n".encode()  # a PNG would take ten times as long
     for pixels, label in zip(images, labels, strict=True):
-        body = base64.b64encode(head + pixels.tobytes()).decode()
-        yield LabelledImage(_GREYMAP + body, str(label), str(path))
+        uri = uri_of("image/x-portable-graymap", head + pixels.tobytes())
+        yield LabelledImage(uri, str(label), str(path))
 
 
 def _labels_beside(path: Path) -> Path:

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from scipy.signal import resample_poly
 
 from heedful.basics.errors import UserError
+from heedful.data.readers.data_uris import bytes_in, data_of, folder_beside, uri_of
+from heedful.data.readers.kinds import extension
+from heedful.data.readers.labelled import read_labelled
 
 ENDINGS = (".wav", ".flac", ".ogg", ".opus", ".oga", ".mp3", ".aif", ".aiff", ".au")
 """The endings of sounds in folders."""
@@ -22,6 +25,8 @@ RATES = (4_000, 192_000)
 """The lowest and the highest rate in samples per second."""
 MOST_SECONDS = 3 * 3600
 """Of one file that is read as a whole; longer ones are read in blocks."""
+FEATURES = "application/x-npy"
+"""The type of a file of features in a data URI."""
 _LOUD = 0.999
 """Absolute values from here on are at the limit of their type."""
 
@@ -97,6 +102,118 @@ def resampled(sound: Sound, rate: int) -> Sound:
     ratio = Fraction(rate, sound.rate)
     samples = resample_poly(sound.samples, ratio.numerator, ratio.denominator)
     return Sound(samples.astype(np.float32), rate)
+
+
+def quiet_cuts(sound: Sound, longest: float) -> list[int]:
+    """Where a sound is cut so that no part is longer than so many seconds; empty if it is not.
+
+    Each cut is in the last third of the longest part that is possible, where a tenth of a second
+    has the least energy.
+
+    Returns:
+        Samples, in ascending order.
+
+    Example:
+        >>> samples = np.ones(100, np.float32)
+        >>> samples[50:60] = 0
+        >>> quiet_cuts(Sound(samples, 10), longest=7.0)
+        [50]
+    """
+    size, tenth = max(1, int(longest * sound.rate)), max(1, sound.rate // 10)
+    cuts, first = [], 0
+    while len(sound.samples) - first > size:
+        begin = first + 2 * size // 3
+        part = sound.samples[begin : first + size].astype(np.float64) ** 2
+        count = max(1, len(part) // tenth)
+        energies = [own.sum() for own in np.array_split(part, count)]
+        middle = (int(np.argmin(energies)) * len(part) + len(part) // 2) // count
+        first = max(begin + middle, first + 1)
+        cuts.append(first)
+    return cuts
+
+
+def as_flac(sound: Sound) -> str:
+    """A FLAC file of 16 bits a sample, as a data URI."""
+    file = io.BytesIO()
+    soundfile.write(file, sound.samples, sound.rate, format="FLAC", subtype="PCM_16")
+    return uri_of("audio/flac", file.getvalue())
+
+
+def sound_bytes(uri: str, where: str = "the sound") -> bytes:
+    """The bytes of a sound, or of features (:data:`FEATURES`), in a data URI.
+
+    Raises:
+        UserError: it is not such a data URI in base64.
+    """
+    return data_of(uri, ("audio/", "video/", FEATURES), where)
+
+
+def as_uri(path: str | Path) -> str:
+    """The bytes of a sound file, or of a file of features (.npy), as a data URI.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    ending = extension(str(path))
+    kind = FEATURES if ending == ".npy" else f"audio/{ending.removeprefix('.') or 'wav'}"
+    return uri_of(kind, bytes_in(path, "the sound"))
+
+
+def read_features(data: bytes, width: int, where: str) -> NDArray[np.float32]:
+    """Features ``[T, width]`` in a file of NumPy.
+
+    Raises:
+        UserError: it is no such file, has another width, no frames, or a value that is not finite.
+    """
+    try:
+        found = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise UserError(f"{where}: not a file of features (.npy)") from error
+    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind not in "fiu":
+        raise UserError(f"{where}: features are an array of numbers [frames, {width}]")
+    if found.shape[1] != width or not len(found):
+        raise UserError(
+            f"{where}: {found.shape[0]:,} frames of {found.shape[1]:,} features; expected are one "
+            f"or more frames of {width:,} (data.features.bands)"
+        )
+    frames: NDArray[np.float32] = found.astype(np.float32)
+    if not np.isfinite(frames).all():
+        raise UserError(f"{where}: a feature is not a finite number")
+    return frames
+
+
+class Clip(NamedTuple):
+    """The bytes of a sound file as a data URI, and its text."""
+
+    uri: str
+    text: str
+    where: str
+    """The sound, for messages."""
+
+
+def read_clips(
+    path: str, *, sound: str, text: str, folder: str = "", encoding: str | None = None
+) -> Iterator[Clip]:
+    """The sounds of a table (CSV, TSV, JSON lines) with a text in each row.
+
+    Args:
+        path: the table, or ``-`` for standard input.
+        sound: its column of paths.
+        text: its column of texts.
+        folder: the folder that paths are relative to, itself relative to the table or to the
+            current folder; by default, the table's.
+        encoding: of the table; UTF-8 by default.
+
+    Raises:
+        UserError: a file is missing or invalid.
+    """
+    base = folder_beside(path, folder)
+    for row in read_labelled(path, text=(sound,), label=text, encoding=encoding):
+        [name] = row.texts
+        if name.startswith("data:"):
+            yield Clip(name, row.label, f"a sound in {path}")
+        else:
+            yield Clip(as_uri(base / name), row.label, str(base / name))
 
 
 def _opened(source: str | Path | bytes, name: str) -> soundfile.SoundFile:

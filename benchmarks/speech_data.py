@@ -1,0 +1,161 @@
+"""Tables of recordings for the recipes of speech recognition, from corpora that you have.
+
+    python benchmarks/speech_data.py yesno waves_yesno FOLDER
+    python benchmarks/speech_data.py digits recordings FOLDER --speaker theo
+    python benchmarks/speech_data.py an4 an4-mfcc FOLDER
+
+- ``yesno``: 60 recordings of a man who says eight words, yes or no, which are the file's name
+  (OpenSLR 1). Kaldi's split: the first 31 are for training, here 26, and 5 for validation.
+- ``digits``: the Free Spoken Digit Dataset, 3,000 recordings of six speakers, with one speaker held
+  out. Recordings of a speaker are joined, with pauses: 3,000 utterances of 1 to 5 digits for
+  training, 150 for validation. Tests with the other speaker: ``single.tsv`` (all recordings),
+  ``test.tsv`` (200 utterances of 3 to 7 digits), and ``long-N.tsv`` (20 utterances of N digits).
+- ``an4``: CMU's AN4 as coefficients: ``train.npz`` and ``test.npz`` with ``frames``, ``lengths``,
+  ``low`` and ``step``, and tables of their words. A tenth of the training speakers is for
+  validation.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file
+from heedful.data.readers.sounds import read_sound
+
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+RATE = 8000
+LONG = (10, 20, 30, 50)
+"""Digits of the long utterances; the longest of training have 5."""
+_UTTERANCES = {"train": 3000, "validation": 150, "test": 200}
+
+
+def write_table(path: Path, rows: Iterable[tuple[str | Path, str]]) -> None:
+    """Write a table with the columns ``path`` and ``text``."""
+    lines = ["path\ttext", *(f"{name}\t{text}" for name, text in rows)]
+    with atomic_file(path) as file:
+        file.write(("\n".join(lines) + "\n").encode())
+
+
+def write_yesno(source: Path, folder: Path) -> None:
+    """Kaldi's split of yesno."""
+    files = sorted(one for one in source.iterdir() if re.fullmatch(r"([01]_){7}[01]", one.stem))
+    if len(files) != 60:
+        raise UserError(f"{source} has {len(files)} recordings instead of 60")
+    parts = {"train": files[:26], "validation": files[26:31], "test": files[31:]}
+    for name, own in parts.items():
+        texts = [" ".join("yes" if one == "1" else "no" for one in f.stem.split("_")) for f in own]
+        paths = [one.resolve() for one in own]
+        write_table(folder / f"{name}.tsv", zip(paths, texts, strict=True))
+
+
+class Digits:
+    """Recordings of the Free Spoken Digit Dataset, by speaker.
+
+    Args:
+        source: the folder ``recordings``.
+        folder: where utterances are written.
+    """
+
+    def __init__(self, source: Path, folder: Path) -> None:
+        self.folder, self.rng = folder, np.random.default_rng(1)
+        self.of: dict[str, list[tuple[int, Path]]] = {}
+        for path in sorted(source.glob("*_*_*.wav")):
+            digit, speaker, _ = path.stem.split("_")
+            self.of.setdefault(speaker, []).append((int(digit), path))
+        if not self.of:
+            raise UserError(f"{source} has no recordings such as 7_theo_0.wav")
+
+    def joined(self, own: Sequence[tuple[int, Path]], count: int) -> tuple[NDArray[Any], str]:
+        """An utterance of so many digits, with pauses of 0.05 to 0.3 seconds."""
+        pieces, words = [self._pause()], []
+        for place in self.rng.integers(len(own), size=count):
+            digit, path = own[int(place)]
+            pieces += [read_sound(path, RATE).samples, self._pause()]
+            words.append(NAMES[digit])
+        return np.concatenate(pieces), " ".join(words)
+
+    def _pause(self) -> NDArray[Any]:
+        """Faint noise, because nothing is silent."""
+        count = int(RATE * self.rng.uniform(0.05, 0.3))
+        noise: NDArray[Any] = 1e-3 * self.rng.standard_normal(count)
+        return noise
+
+    def write(
+        self, name: str, speakers: Sequence[str], utterances: int, lengths: Sequence[int]
+    ) -> None:
+        """Write a table of utterances and their FLAC files."""
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
+        rows = []
+        for number in range(utterances):
+            own = self.of[speakers[number % len(speakers)]]
+            samples, text = self.joined(own, int(self.rng.choice(lengths)))
+            path = f"{name}/{number}.flac"
+            soundfile.write(self.folder / path, samples, RATE)
+            rows.append((path, text))
+        write_table(self.folder / f"{name}.tsv", rows)
+
+
+def write_digits(source: Path, folder: Path, held_out: str) -> None:
+    """Joined digits, with one speaker held out."""
+    digits = Digits(source, folder)
+    if held_out not in digits.of:
+        raise UserError(f"no speaker {held_out}; there are {', '.join(digits.of)}")
+    others = [name for name in digits.of if name != held_out]
+    for name in ("train", "validation"):
+        digits.write(name, others, _UTTERANCES[name], range(1, 6))
+    digits.write("test", [held_out], _UTTERANCES["test"], range(3, 8))
+    for count in LONG:
+        digits.write(f"long-{count}", [held_out], 20, [count])
+    single = [(path.resolve(), NAMES[digit]) for digit, path in digits.of[held_out]]
+    write_table(folder / "single.tsv", single)
+
+
+def write_an4(source: Path, folder: Path) -> None:
+    """AN4 as files of NumPy."""
+    for name in ("train", "test"):
+        lines = (source / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+        texts = [line.split("\t") for line in lines]
+        with np.load(source / f"{name}.npz") as stored:
+            frames = stored["low"] + stored["step"] * stored["frames"].astype(np.float32)
+            ends = np.cumsum(stored["lengths"])
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        rows: dict[str, list[tuple[str, str]]] = {}
+        speakers = sorted({utterance.split("-")[1] for utterance, _ in texts})
+        for (utterance, text), one in zip(texts, np.split(frames, ends[:-1]), strict=True):
+            path = f"{name}/{utterance}.npy"
+            with atomic_file(folder / path) as file:
+                np.save(file, one.astype(np.float32))
+            held = name == "train" and speakers.index(utterance.split("-")[1]) % 10 == 0
+            rows.setdefault("validation" if held else name, []).append((path, text))
+        for part, own in rows.items():
+            write_table(folder / f"{part}.tsv", own)
+
+
+def main() -> None:
+    """Write the tables that the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpus", choices=["yesno", "digits", "an4"])
+    parser.add_argument("source", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--speaker", default="theo", help="the speaker that is held out")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    if given.corpus == "yesno":
+        write_yesno(given.source, given.folder)
+    elif given.corpus == "digits":
+        write_digits(given.source, given.folder, given.speaker)
+    else:
+        write_an4(given.source, given.folder)
+
+
+if __name__ == "__main__":
+    main()

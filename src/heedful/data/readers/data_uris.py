@@ -1,0 +1,71 @@
+"""Files in data URIs, and folders that the paths of a table are relative to."""
+
+import base64
+import binascii
+from pathlib import Path
+
+from heedful.basics.errors import UserError
+
+
+def uri_of(kind: str, data: bytes) -> str:
+    """A data URI.
+
+    Example:
+        >>> uri_of("audio/wav", b"RIFF")
+        'data:audio/wav;base64,UklGRg=='
+    """
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def data_of(uri: str, kinds: tuple[str, ...], where: str) -> bytes:
+    """The bytes in a data URI.
+
+    Args:
+        uri: the URI.
+        kinds: what its type may begin with: ``image/``.
+        where: the file, for messages.
+
+    Raises:
+        UserError: it is not a data URI of these kinds in base64.
+    """
+    head, comma, body = uri.partition(",")
+    named = head.removeprefix("data:")
+    if not comma or named == head or not named.startswith(kinds) or not head.endswith(";base64"):
+        raise UserError(f"{where}: not a data URI, such as data:{kinds[0]}…;base64,…")
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UserError(f"{where}: the base64 of the data URI is damaged") from error
+
+
+def folder_beside(table: str, folder: str) -> Path:
+    """The folder that the paths of a table are relative to.
+
+    Args:
+        table: the table's path; ``-`` for standard input.
+        folder: relative to the table's folder, or to the current one; empty for the table's.
+
+    Raises:
+        UserError: it does not exist.
+    """
+    base = (Path() if table == "-" else Path(table).parent) / folder
+    base = base if base.is_dir() else Path(folder)
+    if not base.is_dir():
+        raise UserError(f"{folder}: no such folder beside {table} or in the current folder")
+    return base
+
+
+def bytes_in(path: str | Path, what: str) -> bytes:
+    """The bytes of a file.
+
+    Args:
+        path: the file.
+        what: what it contains, for messages: "the image".
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {what} {path}: {error.strerror or error}") from error

@@ -1,0 +1,159 @@
+"""Inputs that are sounds, for all tasks with sounds."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from heedful.basics.errors import UserError
+from heedful.data.readers.sounds import (
+    FEATURES,
+    Sound,
+    as_flac,
+    as_uri,
+    quiet_cuts,
+    read_features,
+    read_sound,
+    sound_bytes,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from heedful.data.sound_features import SoundFeatures
+
+MOST_CHARACTERS = 1 << 30
+"""Of the data URI of a sound."""
+
+
+class Part(NamedTuple):
+    """A part of a sound."""
+
+    start: float
+    """Seconds from the beginning of the sound."""
+    features: "Tensor"
+    """``[T, F]``."""
+    sound: Sound | None
+    """The samples; None for given features."""
+
+
+class Heard(BaseModel):
+    """A sound."""
+
+    model_config = ConfigDict(extra="forbid")
+    _where: str = PrivateAttr("the sound")
+
+    sound: Annotated[
+        str,
+        Field(
+            max_length=MOST_CHARACTERS,
+            description="A data URI: data:audio/wav;base64, or data:audio/ogg;base64, and so on.",
+            json_schema_extra={"contentMediaType": "audio/*"},
+        ),
+    ]
+
+    def named(self, where: str) -> Self:
+        """The same sound, with its name for messages."""
+        self._where = where
+        return self
+
+    @property
+    def where(self) -> str:
+        """The sound, for messages."""
+        return self._where
+
+    def samples(self, features: "SoundFeatures") -> Sound:
+        """The samples at the rate of the features.
+
+        Raises:
+            UserError: it cannot be read, or it is a file of features.
+        """
+        if self.sound.startswith(f"data:{FEATURES}"):
+            raise UserError(
+                f"{self._where}: a file of features, but data.features.kind = '{features.kind}' "
+                "needs a sound"
+            )
+        return read_sound(sound_bytes(self.sound, self._where), features.rate, self._where)
+
+    def given(self, features: "SoundFeatures") -> "Tensor":
+        """The features in a file of features.
+
+        Raises:
+            UserError: it is a sound, or the file cannot be used.
+        """
+        import torch
+
+        if not self.sound.startswith(f"data:{FEATURES}"):
+            raise UserError(
+                f"{self._where}: a sound, but data.features.kind = 'given' needs a file of "
+                "features (.npy)"
+            )
+        found = read_features(sound_bytes(self.sound, self._where), features.bands, self._where)
+        return features.finished(torch.from_numpy(found))
+
+    def frames(self, features: "SoundFeatures") -> "Tensor":
+        """The features ``[T, F]`` of the whole sound.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        if features.kind == "given":
+            return self.given(features)
+        return features.of(self.samples(features))
+
+    def parts(self, features: "SoundFeatures", longest: float) -> list[Part]:
+        """The sound in parts of at most so many seconds, cut where it is quiet; given features are
+        cut at equal lengths.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        if features.kind == "given":
+            frames = self.given(features)
+            most = max(1, int(longest / features.step))
+            starts = range(0, len(frames), most)
+            return [
+                Part(start * features.step, frames[start : start + most], None) for start in starts
+            ]
+        whole = self.samples(features)
+        edges = [0, *quiet_cuts(whole, longest), len(whole.samples)]
+        found = []
+        for first, end in pairwise(edges):
+            own = Sound(whole.samples[first:end], whole.rate)
+            found.append(Part(first / whole.rate, features.of(own), own))
+        return found
+
+    def small(self, features: "SoundFeatures") -> Self:
+        """The same as a FLAC file of the features' rate, as a run keeps it."""
+        if features.kind == "given":
+            return self
+        return self.model_copy(update={"sound": as_flac(self.samples(features))})
+
+
+def heard_in(path: str) -> Heard:
+    """The sound in a file.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return Heard(sound=as_uri(path)).named(path)
+
+
+def read_sound_argument(text: str) -> str:
+    """A JSON object as it is; the path of a file as an object with its contents."""
+    return text if text.lstrip().startswith("{") else heard_in(text).model_dump_json()
+
+
+def lines_of(paths: Iterable[str] | None) -> Iterable[str]:
+    """The files of a command line, or the lines of standard input."""
+    from heedful.inference.files import line_windows
+
+    return paths or (line.strip() for window in line_windows("-") for line in window)
+
+
+def features_of(known: Any) -> "SoundFeatures":
+    """The features that a run was trained with."""
+    from heedful.data.sound_features import SoundFeatures
+
+    return SoundFeatures.model_validate(known["features"])

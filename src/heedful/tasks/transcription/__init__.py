@@ -1,0 +1,192 @@
+"""The text of a recording."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.tasks.column_spec import ColumnSpec, LeftOutError
+from heedful.tasks.spec import Command, maps_of, register
+
+if TYPE_CHECKING:
+    import torch
+
+    from heedful.data.columns import Codec
+    from heedful.evaluation.outcome import Examples, Figure
+    from heedful.models import Sounds, SpeechModel
+    from heedful.tasks.sound_input import Heard
+    from heedful.tasks.transcription.examples import Spoken
+    from heedful.tasks.transcription.predictor import Transcriber
+    from heedful.tasks.transcription.recipe import TranscriptionRecipe
+    from heedful.tasks.transcription.training import TranscriptionTask
+
+
+@dataclass(frozen=True)
+class SpokenData:
+    """The options that describe the data."""
+
+    sounds: Annotated[
+        str | None,
+        typer.Option(
+            "--sounds",
+            help="Folder that the paths of recordings are relative to; default: the table's.",
+        ),
+    ] = None
+
+
+class Transcription(ColumnSpec):
+    """One text for each recording."""
+
+    name = "transcription"
+    place = 65
+    command = "transcribe"
+    does = "transcribes recordings"
+    train_option = "transcribe"
+    corpus = "tables with the path of a recording and its text in each row"
+    reading_settings = ("encoding",)
+    falling = frozenset({"loss", "word_error", "character_error"})
+
+    def data_options(self) -> type[SpokenData]:
+        return SpokenData
+
+    def recipe_type(self) -> "type[TranscriptionRecipe]":
+        from heedful.tasks.transcription.recipe import TranscriptionRecipe
+
+        return TranscriptionRecipe
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.transcription.default_recipe import choose
+
+        return choose(files, **settings)
+
+    def input_type(self) -> "type[Heard]":
+        from heedful.tasks.sound_input import Heard
+
+        return Heard
+
+    def read_argument(self, text: str) -> str:
+        from heedful.tasks.sound_input import read_sound_argument
+
+        return read_sound_argument(text)
+
+    def known(self, examples: Iterable["Spoken"], recipe: Any) -> dict[str, Any]:
+        from heedful.tasks.transcription.texts import collect
+
+        return collect(examples, recipe.data, recipe.model)
+
+    def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
+        from heedful.data import columns
+        from heedful.tasks.sound_input import features_of
+        from heedful.tasks.transcription.texts import vocabulary_of
+
+        width, size = features_of(known).width, vocabulary_of(known).size
+        return {"frames": columns.sound(width), "text": columns.tokens(size)}
+
+    def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        from heedful.tasks.sound_input import features_of
+        from heedful.tasks.transcription.texts import check_fits, tokens_of
+
+        features = features_of(known)
+        frames = example.frames(features).numpy()
+        text = getattr(example, "text", None)
+        if text is None:
+            return {"frames": frames}
+        tokens = tokens_of(text, known)
+        if reason := check_fits(len(frames), tokens, known):
+            raise LeftOutError(reason)
+        return {"frames": frames, "text": tokens}
+
+    def kept(self, example: Any, known: Mapping[str, Any]) -> Any:
+        from heedful.tasks.sound_input import features_of
+
+        return example.small(features_of(known))
+
+    def fresh_model(self, run: Any) -> "SpeechModel":
+        from heedful.models import build_speech_model
+        from heedful.tasks.sound_input import features_of
+        from heedful.tasks.transcription.texts import vocabulary_of
+
+        known = run.facts["known"]
+        width, size = features_of(known).width, vocabulary_of(known).size
+        try:
+            return build_speech_model(run.recipe.model, width, size)
+        except ValueError as error:
+            raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
+
+    def task_type(self) -> "type[TranscriptionTask]":
+        from heedful.tasks.transcription.training import TranscriptionTask
+
+        return TranscriptionTask
+
+    def build_task(
+        self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "TranscriptionTask":
+        from heedful.data.store import Store
+        from heedful.decoding import SearchOptions
+        from heedful.tasks.transcription.predictor import find_texts
+        from heedful.tasks.transcription.texts import spaced, vocabulary_of
+
+        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
+        vocabulary, greedy = vocabulary_of(run.facts["known"]), SearchOptions(beam=1)
+
+        def transcribe(sounds: "Sounds") -> list[str]:
+            found = find_texts(model, model.listen(sounds), greedy)
+            return [spaced(vocabulary.decode(best.tokens)) for best, *_ in found]
+
+        return self.task_type()(
+            model,
+            training,
+            (train, held_out if len(held_out) else None),
+            transcribe=transcribe,
+            write=lambda tokens: spaced(vocabulary.decode(tokens)),
+            device=device,
+            precision=precision,
+        )
+
+    def predictor_type(self) -> "type[Transcriber]":
+        from heedful.tasks.transcription.predictor import Transcriber
+
+        return Transcriber
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        return {"maps": maps_of(predictor.model)}
+
+    def amount(self, run: Any) -> str:
+        return f"{run.facts['data']['train']:,} recordings"
+
+    def weight_name(self, run: Any) -> str:
+        return "tokens"
+
+    def figures(
+        self, examples: Sequence["Spoken"], results: Sequence[Any], known: Mapping[str, Any]
+    ) -> "Mapping[str, Figure]":
+        from heedful.tasks.transcription.errors import error_figures
+        from heedful.tasks.transcription.texts import ready
+
+        references = [ready(one.text, known) for one in examples]
+        return error_figures([one.text for one in results], references)
+
+    def one_by_one(
+        self,
+        examples: Sequence[Any],
+        outputs: Sequence[str],
+        figures: "Mapping[str, Figure]",
+        known: Mapping[str, Any],
+    ) -> "Examples":
+        from heedful.evaluation.outcome import Examples
+        from heedful.tasks.transcription.errors import measures
+        from heedful.tasks.transcription.texts import ready
+
+        references = [ready(one.text, known) for one in examples]
+        inputs = [self._input_of(one).model_dump_json() for one in examples]
+        return Examples(inputs, references, list(outputs), measures(outputs, references))
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.transcription.command import TranscribeOptions, run
+
+        return [Command(self.command, TranscribeOptions, run)]
+
+
+register(Transcription())

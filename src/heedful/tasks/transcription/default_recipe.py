@@ -1,0 +1,80 @@
+"""The recipe for recordings with texts, when none is given."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.data.readers.sounds import read_sound, sound_bytes
+from heedful.tasks.default_recipe import data_table, refuse_pipe
+from heedful.tasks.transcription.examples import SpokenFiles
+
+_PIPE = "a recipe is chosen after the data are read, which cannot be done with standard input"
+_PASSES = 60
+_BATCH_FRAMES = 16_000
+_HIGHEST = 16_000
+"""Samples per second; speech needs no more."""
+_LONGEST = 30.0
+
+
+def choose(
+    paths: list[str],
+    *,
+    sounds: str | None = None,
+    encoding: str | None = None,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """Choose a recipe for recordings with texts; returns its tables.
+
+    Raises:
+        UserError: the files are invalid or empty.
+    """
+    from heedful.runs.recipe import find_data
+
+    refuse_pipe(paths, _PIPE)
+    files = SpokenFiles(train=paths, sounds=sounds or "")
+    rates: Counter[int] = Counter()
+    seconds = 0.0
+    for one in files.read(find_data(paths, folder), encoding):
+        found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
+        rates[found.rate] += 1
+        seconds += found.seconds
+    if not rates:
+        raise UserError(f"{', '.join(paths)}: no recordings to train on")
+    rate = min(_HIGHEST, rates.most_common(1)[0][0])
+    steps = max(300, min(20_000, round(_PASSES * seconds * 100 / _BATCH_FRAMES)))
+    every = max(50, steps // 20)
+    return {
+        "task": "transcription",
+        "seed": 1,
+        "data": {
+            **data_table(paths, encoding=encoding, sounds=sounds),
+            "features": {"rate": rate, "bands": 40 if rate < _HIGHEST else 80},
+            "longest": _LONGEST,
+            "validation_share": 0.1,
+            "test_share": 0.1,
+        },
+        "model": {
+            "kind": "recurrent",
+            "attention": {"score": "location-aware"},
+            "outputs": "both",
+            "encoder_size": 192,
+            "encoder_layers": 3,
+            "pyramid_layers": 2,
+            "embedding_size": 64,
+            "hidden_size": 192,
+            "dropout": 0.2,
+        },
+        "training": {
+            "max_steps": steps,
+            "batch_tokens": _BATCH_FRAMES,
+            "learning_rate": 0.001,
+            "schedule": "linear",
+            "warmup_steps": min(200, steps // 10),
+            "precision": "float32",
+            "choose_by": "character_error",
+            "masks": {},
+            "validate_every": every,
+            "checkpoint_every": every,
+        },
+    }

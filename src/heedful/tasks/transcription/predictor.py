@@ -1,0 +1,256 @@
+"""Transcribes sounds, and says when each word is spoken.
+
+Shapes: B sounds, S positions, L target tokens, V symbols.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from heedful.attention import watch
+from heedful.basics.symbols import BEGIN, END
+from heedful.basics.thread_contention import without_contention
+from heedful.data.listed_vocabularies import ListedVocabulary
+from heedful.decoding import Hypothesis, SearchOptions, search
+from heedful.decoding.ctc import best_path, prefix_search
+from heedful.inference import Axis, Media, Trace
+from heedful.inference.alignment import rows_of
+from heedful.inference.fusing import searched
+from heedful.inference.time_alignment import monotonic_positions
+from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
+from heedful.models import Annotations, Sounds, SpeechModel
+from heedful.models.speech import BLANK
+from heedful.tasks.column_predictor import ColumnPredictor
+from heedful.tasks.sound_input import Heard, Part, features_of
+from heedful.tasks.transcription.texts import spaced, vocabulary_of
+
+_AT_ONCE = 16
+"""Parts of sounds in a batch."""
+
+
+class Word(NamedTuple):
+    """A word, and when it is spoken."""
+
+    text: str
+    start: float
+    """Seconds from the beginning of the sound."""
+    end: float
+
+
+class Transcript(NamedTuple):
+    """The text of a sound."""
+
+    text: str
+    words: Sequence[Word]
+    """Empty without attention to the sound and without CTC."""
+    log_probability: float
+    """Natural logarithm of its probability; of a sound in parts, the sum."""
+    others: Sequence[tuple[str, float]] = ()
+    """Further texts with their log-probabilities, if several are asked for and the sound is not in
+    parts."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a value that :mod:`json` can write."""
+        words = [
+            {"text": word.text, "start": round(word.start, 3), "end": round(word.end, 3)}
+            for word in self.words
+        ]
+        found: dict[str, Any] = {"text": self.text, "log_probability": self.log_probability}
+        found["words"] = words
+        if self.others:
+            found["others"] = [{"text": text, "log_probability": own} for text, own in self.others]
+        return found
+
+
+def find_texts(
+    model: SpeechModel, heard: Annotations, options: SearchOptions
+) -> list[list[Hypothesis]]:
+    """The best hypotheses for sounds, in evaluation mode: by the decoder, or by CTC without one."""
+    if not model.has_decoder:
+        emissions = model.emissions(heard).cpu()
+        rows = [own[:length] for own, length in zip(emissions, heard.lengths.tolist(), strict=True)]
+        if options.beam == 1:
+            return [[best_path(row, BLANK)] for row in rows]
+        return [prefix_search(row, BLANK, options.beam)[: options.nbest] for row in rows]
+    device = heard.vectors.device
+    limits = torch.full((len(heard.lengths),), model.max_length, device=device)
+    with without_contention(device):
+        return search(
+            searched(_Heard(model)),
+            heard,
+            rows=len(heard.lengths),
+            options=options,
+            max_lengths=limits,
+            keys=list(range(len(heard.lengths))),
+        )
+
+
+class _Heard:
+    """A model whose search starts from annotations."""
+
+    def __init__(self, model: SpeechModel) -> None:
+        self.start, self.step = model.begin, model.step
+
+
+def token_positions(
+    model: SpeechModel, heard: Annotations, tokens: Sequence[Sequence[int]]
+) -> list[list[int] | None]:
+    """The position of each token of some texts, in evaluation mode; None if the model neither
+    attends to the sound nor has CTC.
+
+    The best alignment that never goes back, by the probabilities of CTC if the model has it, and
+    otherwise by the weights of the decoder's attention (the mean of its heads).
+    """
+    lengths = heard.lengths.tolist()
+    if model.ctc is not None:
+        found: list[list[int] | None] = []
+        emissions = model.emissions(heard).exp().cpu()
+        for own, text, length in zip(emissions, tokens, lengths, strict=True):
+            chances = own[:length, list(text)].T
+            found.append(monotonic_positions(chances, strict=True))
+        return found
+    if model.alignment is None:
+        return [None] * len(tokens)
+    rows = [torch.tensor([BEGIN, *own]) for own in tokens]
+    target_in = pad_sequence(rows, batch_first=True).to(heard.vectors.device)
+    with watch(model, [model.alignment.module]) as seen:
+        model.spell(heard, target_in)
+    calls = torch.cat(seen[model.alignment.module], dim=2).float().cpu()
+    weights = rows_of(calls, model.alignment).mean(1)
+    cut = zip(weights, tokens, lengths, strict=True)
+    return [monotonic_positions(own[: len(text), :length]) for own, text, length in cut]
+
+
+def words_at(
+    vocabulary: ListedVocabulary,
+    tokens: Sequence[int],
+    positions: Sequence[int],
+    seconds: float,
+) -> list[Word]:
+    """The words of a text with their times.
+
+    A word lasts from the position of its first token to the end of that of its last one.
+
+    Args:
+        vocabulary: of the tokens.
+        tokens: the text.
+        positions: of each token.
+        seconds: of a position.
+    """
+    texts = vocabulary.decode(tokens).split()
+    spans: dict[int, tuple[int, int]] = {}
+    spoken = set(vocabulary.word_starts()) if vocabulary.kind == "characters" else set()
+    for token, word, place in zip(tokens, vocabulary.word_indices(tokens), positions, strict=True):
+        if word >= 0 and token not in spoken:
+            first, _ = spans.get(word, (place, place))
+            spans[word] = first, place + 1
+    return [
+        Word(texts[word], first * seconds, end * seconds) for word, (first, end) in spans.items()
+    ]
+
+
+class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
+    """Transcribes sounds with a trained model.
+
+    Attributes:
+        options: the settings of the search, initially those of the recipe.
+    """
+
+    def __init__(self, *given: Any, **how: Any) -> None:
+        super().__init__(*given, **how)
+        self.options: SearchOptions = self.recipe.decoding
+        self.features, self.vocabulary = features_of(self.known), vocabulary_of(self.known)
+
+    @property
+    def seconds(self) -> float:
+        """Of a position."""
+        return self.model.reduction * self.features.step
+
+    def answer(self, inputs: Sequence[Heard]) -> list[Transcript]:
+        """One text for each of some sounds; long ones are transcribed in parts."""
+        longest = self.known["longest"]
+        of_each = [one.parts(self.features, longest) for one in inputs]
+        parts = [part for own in of_each for part in own]
+        order = sorted(range(len(parts)), key=lambda place: len(parts[place].features))
+        found: dict[int, Transcript] = {}
+        for first in range(0, len(order), _AT_ONCE):
+            some = order[first : first + _AT_ONCE]
+            transcripts = self._transcribe([parts[place] for place in some])
+            found.update(zip(some, transcripts, strict=True))
+        texts = iter(found[place] for place in range(len(parts)))
+        return [_joined([next(texts) for _ in own]) for own in of_each]
+
+    def _transcribe(self, parts: Sequence[Part]) -> list[Transcript]:
+        frames = pad_sequence([part.features for part in parts], batch_first=True)
+        lengths = torch.tensor([len(part.features) for part in parts])
+        heard = self.model.listen(Sounds(frames.to(self.device), lengths.to(self.device)))
+        hypotheses = find_texts(self.model, heard, self.options)
+        tokens = [own[0].tokens for own in hypotheses]
+        places = token_positions(self.model, heard, tokens)
+        made = zip(parts, hypotheses, places, strict=True)
+        return [self._made(part, own, positions) for part, own, positions in made]
+
+    def _made(
+        self, part: Part, hypotheses: Sequence[Hypothesis], positions: Sequence[int] | None
+    ) -> Transcript:
+        best, *others = [
+            (spaced(self.vocabulary.decode(one.tokens)), one.log_probability) for one in hypotheses
+        ]
+        words: list[Word] = []
+        if positions is not None:
+            own = words_at(self.vocabulary, hypotheses[0].tokens, positions, self.seconds)
+            words = [Word(word, part.start + a, part.start + b) for word, a, b in own]
+        return Transcript(best[0], words, best[1], others)
+
+    def trace(self, heard: Heard, relevance: bool = True) -> Trace:
+        """What the model attends to while it transcribes a sound.
+
+        Args:
+            heard: the sound; of a long one, the first part.
+            relevance: whether to add relevance maps.
+        """
+        part = heard.parts(self.features, self.known["longest"])[0]
+        sounds = Sounds(
+            part.features.unsqueeze(0).to(self.device),
+            torch.tensor([len(part.features)], device=self.device),
+        )
+        with self.ready():
+            listened = self.model.listen(sounds)
+            [[best, *_]] = find_texts(self.model, listened, self.options)
+        count = int(listened.lengths)
+        sound = None if part.sound is None else Media.sound(*_tensor(part.sound))
+        time = Axis("time", extent=(count, count * self.seconds), media=sound)
+        names = self.vocabulary.pieces(best.tokens)
+        axes = {"target": Axis("tokens", [BEGIN_LABEL, *names]), "time": time}
+        target = torch.tensor([[BEGIN, *best.tokens, END]], device=self.device)
+
+        def decide() -> Decision:
+            if not self.model.has_decoder:
+                own = self.model.emissions(self.model.listen(sounds))[0]
+                values, path = own.max(-1)
+                return Decision(self.vocabulary.pieces(path.tolist()), values)
+            logits = self.model.teacher_force(sounds, target[:, :-1]).float()
+            chosen: Tensor = logits.log_softmax(-1).gather(-1, target[:, 1:, None])
+            return Decision([*names, END_LABEL], chosen[0, :, 0])
+
+        title = spaced(self.vocabulary.decode(best.tokens))
+        return self.traced(Described(title, axes), decide, relevance=relevance)
+
+
+def _tensor(sound: Any) -> tuple[Tensor, int]:
+    return torch.from_numpy(sound.samples), sound.rate
+
+
+def _joined(parts: Sequence[Transcript]) -> Transcript:
+    """The transcript of a sound from those of its parts."""
+    if len(parts) == 1:
+        return parts[0]
+    text = " ".join(filter(None, (part.text for part in parts)))
+    words = [word for part in parts for word in part.words]
+    return Transcript(text, words, sum(part.log_probability for part in parts))

@@ -1,0 +1,67 @@
+"""The recipe of the transcription of sounds."""
+
+from typing import Literal
+
+from pydantic import Field, SerializeAsAny, model_validator
+
+from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
+from heedful.basics.settings import Settings
+from heedful.decoding import SearchOptions
+from heedful.models import SpeechSettings
+from heedful.runs.settings import LoopSettings, Recipe
+from heedful.tasks.transcription.examples import SpokenFiles
+
+
+class MaskSettings(Settings):
+    """SpecAugment: parts of the training sounds that become 0 (Park et al. 2019, section 2)."""
+
+    bands: int = Field(2, ge=0, le=100)
+    """Masks of bands of each sound."""
+    widest: int = Field(15, ge=1, le=MOST_WIDTH)
+    """Bands of the largest one."""
+    times: int = Field(2, ge=0, le=100)
+    """Masks of time of each sound."""
+    longest: int = Field(40, ge=1, le=MOST_POSITIONS)
+    """Frames of the largest one."""
+    share: float = Field(0.2, gt=0, le=1)
+    """The largest share of a sound's frames in a mask of time."""
+
+
+class TranscriptionTraining(LoopSettings):
+    """The settings of the training loop."""
+
+    choose_by: Literal["loss", "word_error", "character_error"] = "loss"
+    batch_tokens: int = Field(20_000, ge=1)
+    """Maximum of sounds × frames of the longest one of a batch."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    ctc_weight: float = Field(0.3, gt=0, lt=1)
+    """λ, the weight of CTC with ``model.outputs = "both"``; that of the decoder is 1 − λ."""
+    masks: MaskSettings | None = None
+    """SpecAugment."""
+    validation_sounds: int = Field(300, ge=0)
+    """Number of validation sounds that are transcribed for error rates; 0 for none."""
+    samples: int = Field(3, ge=0)
+    """Number of transcriptions that are printed at each validation."""
+
+
+class TranscriptionRecipe(Recipe):
+    """All settings of a run."""
+
+    task: Literal["transcription"] = "transcription"
+    data: SpokenFiles
+    model: SerializeAsAny[SpeechSettings] = Field(
+        default_factory=lambda: SpeechSettings.model_validate({"kind": "recurrent"})
+    )
+    training: TranscriptionTraining = TranscriptionTraining()
+    decoding: SearchOptions = SearchOptions(beam=5)
+    """The search of ``heedful transcribe`` and of the evaluation."""
+
+    @model_validator(mode="after")
+    def _is_measured(self) -> "TranscriptionRecipe":
+        if self.training.choose_by != "loss" and not self.training.validation_sounds:
+            raise ValueError(
+                f"choose_by = '{self.training.choose_by}' needs validation_sounds above 0"
+            )
+        if self.decoding.sample and not self.model.has_decoder:
+            raise ValueError("decoding.sample needs a decoder: model.outputs = 'attention'")
+        return self

@@ -1,0 +1,119 @@
+"""Texts as tokens, and what that needs from the training examples."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from heedful.basics.notices import notice
+from heedful.data.listed_vocabularies import Characters, ListedSettings, ListedVocabulary, Words
+from heedful.data.sound_features import SoundFeatures
+from heedful.decoding.ctc import positions_needed
+from heedful.tasks.transcription.examples import Spoken, SpokenFiles
+
+_KINDS = {"characters": Characters, "words": Words}
+_QUIET = 1e-4
+"""The largest sample of a silent sound."""
+_CLIPPED = 0.01
+"""The share of samples at the limit from which a sound is called clipped."""
+
+
+def collect(examples: Iterable[Spoken], data: SpokenFiles, model: Any) -> dict[str, Any]:
+    """The vocabulary of the training texts, and the settings that encoding needs.
+
+    Silent and clipped sounds are counted in a notice.
+
+    Args:
+        examples: the training examples.
+        data: the table ``[data]`` of the recipe.
+        model: the table ``[model]``.
+
+    Raises:
+        UserError: there are no texts.
+    """
+    settings = ListedSettings(lower_case=data.lower_case, normalise="nfc", split="spaces")
+    vocabulary = _KINDS[data.units].train(
+        (spaced(one.text) for one in _checked(examples, data.features)),
+        settings,
+        vocabulary=data.vocabulary_size,
+        minimum_count=data.minimum_count,
+        where="data.train",
+    )
+    return {
+        "entries": list(vocabulary.entries),
+        "units": data.units,
+        "lower_case": data.lower_case,
+        "features": data.features.model_dump(),
+        "longest": data.longest,
+        "most_tokens": model.max_length - 1,
+        "ctc_reduction": model.reduction if model.has_ctc else None,
+    }
+
+
+def _checked(examples: Iterable[Spoken], features: SoundFeatures) -> Iterable[Spoken]:
+    """The examples; silent and clipped sounds are counted."""
+    silent: list[str] = []
+    clipped: list[str] = []
+    count = 0
+    for one in examples:
+        count += 1
+        if features.kind != "given":
+            sound = one.samples(features)
+            if np.abs(sound.samples).max() <= _QUIET:
+                silent.append(one.where)
+            elif sound.clipped > _CLIPPED:
+                clipped.append(one.where)
+        yield one
+    for found, how in ((silent, "silent"), (clipped, "clipped (too loud for their format)")):
+        if found:
+            notice(f"{len(found):,} of {count:,} training sounds are {how}, such as {found[0]}")
+
+
+def spaced(text: str) -> str:
+    """A text with single spaces, and none at its ends."""
+    return " ".join(text.split())
+
+
+def vocabulary_of(known: Mapping[str, Any]) -> ListedVocabulary:
+    """The vocabulary."""
+    return _vocabulary(tuple(known["entries"]), known["units"], known["lower_case"])
+
+
+@functools.lru_cache(maxsize=4)
+def _vocabulary(entries: tuple[str, ...], units: str, lower_case: bool) -> ListedVocabulary:
+    settings = ListedSettings(lower_case=lower_case, normalise="nfc", split="spaces")
+    return _KINDS[units](entries, settings)
+
+
+def ready(text: str, known: Mapping[str, Any]) -> str:
+    """A text as transcriptions are compared: with single spaces and, if set, in lower case."""
+    return spaced(vocabulary_of(known).ready(text))
+
+
+def tokens_of(text: str, known: Mapping[str, Any]) -> list[int]:
+    """The tokens of a text, without END."""
+    return vocabulary_of(known).encode(spaced(text))
+
+
+def check_fits(frames: int, tokens: Sequence[int], known: Mapping[str, Any]) -> str | None:
+    """Why an example cannot be trained on; None if it can.
+
+    Args:
+        frames: of its sound.
+        tokens: of its text.
+        known: see :func:`collect`.
+    """
+    longest = known["longest"]
+    # A sound of N steps has N + 1 frames.
+    if (frames - 1) * known["features"]["step"] > longest:
+        return f"recordings of more than {longest:g} seconds (data.longest)"
+    if len(tokens) > known["most_tokens"]:
+        return f"texts of more than {known['most_tokens']:,} tokens (model.max_length)"
+    reduction = known["ctc_reduction"]
+    if reduction and positions_needed(tokens) > -(-frames // reduction):
+        return (
+            f"recordings with fewer positions than their text needs for CTC (the model reads "
+            f"{reduction} frames as one position)"
+        )
+    return None

@@ -1,0 +1,516 @@
+"""Transcription of recordings: reading, training, the command, times of words, bad input."""
+
+import io
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+import torch.nn.functional as F
+import typer
+from typer.testing import CliRunner
+
+import heedful
+from heedful.basics.errors import UserError
+from heedful.cli import evaluate, predict, task_commands, view
+from heedful.cli import train as train_command
+from heedful.data.column_batch import ColumnBatch
+from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
+from heedful.data.readers.sounds import Sound, as_uri, quiet_cuts, read_clips, read_sound
+from heedful.data.sound_features import SoundFeatures
+from heedful.tasks.sound_input import Heard, heard_in
+from heedful.tasks.spec import spec_of_run
+from heedful.tasks.transcription import Transcription
+from heedful.tasks.transcription.errors import edit_distance, error_figures
+from heedful.tasks.transcription.predictor import Word, words_at
+from heedful.tasks.transcription.recipe import TranscriptionRecipe
+from heedful.tasks.transcription.subtitles import subtitles
+from heedful.tasks.transcription.training import Texts
+
+RATE, TONE = 8000, 0.24
+TONES = {"low": 300.0, "mid": 900.0, "high": 2400.0}
+FEATURES = {"rate": RATE, "bands": 16, "step": 0.03, "window": 0.06}
+RECIPE: dict[str, Any] = {
+    "task": "transcription",
+    "data": {
+        "train": "train.tsv",
+        "validation": "test.tsv",
+        "test": "test.tsv",
+        "units": "words",
+        "longest": 1.8,
+        "features": FEATURES,
+    },
+    "model": {
+        "kind": "recurrent",
+        "outputs": "both",
+        "attention": {"score": "location-aware"},
+        "encoder_size": 24,
+        "encoder_layers": 2,
+        "pyramid_layers": 1,
+        "embedding_size": 8,
+        "hidden_size": 32,
+        "dropout": 0.0,
+    },
+    "training": {
+        "learning_rate": 0.01,
+        "warmup_steps": 10,
+        "schedule": "linear",
+        "max_steps": 140,
+        "validate_every": 70,
+        "checkpoint_every": 70,
+        "batch_tokens": 700,
+        "choose_by": "word_error",
+        "precision": "float32",
+        "device": "cpu",
+        "threads": 1,
+    },
+}
+
+
+def spoken(rng: np.random.Generator, words: list[str]) -> tuple[Any, list[float]]:
+    """Tones with pauses in noise, and when each begins."""
+    pieces, starts = [np.zeros(int(RATE * rng.uniform(0.05, 0.35)))], []
+    for word in words:
+        starts.append(sum(map(len, pieces)) / RATE)
+        time = np.arange(int(RATE * TONE)) / RATE
+        pause = np.zeros(int(RATE * rng.uniform(0.08, 0.16)))
+        pieces += [0.5 * np.sin(2 * np.pi * TONES[word] * time), pause]
+    clean = np.concatenate(pieces)
+    return clean + 0.01 * rng.standard_normal(len(clean)), starts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, rng = tmp_path_factory.mktemp("spoken"), np.random.default_rng(1)
+    for part, count in (("train", 90), ("test", 12)):
+        lines = ["path\ttext"]
+        for number in range(count):
+            words = [str(rng.choice([*TONES])) for _ in range(int(rng.integers(1, 4)))]
+            soundfile.write(place / f"{part}{number}.wav", spoken(rng, words)[0], RATE)
+            lines.append(f"{part}{number}.wav\t{' '.join(words)}")
+        (place / f"{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert heedful.train(RECIPE, place / "run", data=place)
+    return place
+
+
+def invoke(*arguments: str, **how: Any) -> Any:
+    app = typer.Typer()
+    for one in (task_commands, evaluate, predict, train_command, view):
+        one.register(app)
+    return CliRunner().invoke(app, list(arguments), **how)
+
+
+# Using a run
+
+
+def test_it_learns_and_knows_when_words_are_spoken(folder: Path) -> None:
+    reader = heedful.load(folder / "run")
+    rng = np.random.default_rng(5)
+    errors, late = 0, []
+    for _ in range(10):
+        words = [str(rng.choice([*TONES])) for _ in range(3)]
+        samples, starts = spoken(rng, words)
+        soundfile.write(folder / "new.wav", samples, RATE)
+        [found] = reader.predict([heard_in(str(folder / "new.wav"))])
+        errors += edit_distance(found.text.split(), words)
+        assert [word.text for word in found.words] == found.text.split()
+        if found.text == " ".join(words):
+            for word, start in zip(found.words, starts, strict=True):
+                late.append((word.start + word.end) / 2 - start - TONE / 2)
+    assert errors <= 4  # of 30
+    assert np.abs(late).mean() < 0.12
+
+
+def test_evaluation_counts_errors(folder: Path) -> None:
+    result = invoke("evaluate", str(folder / "run"), "--json")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)["figures"]
+    assert figures["word error"]["value"] <= 15
+    assert figures["exact"]["value"] >= 60
+
+
+def test_the_command_writes_a_line_for_each_file(folder: Path) -> None:
+    names = [str(folder / f"test{number}.wav") for number in (3, 1, 2)]
+    plain = invoke("transcribe", str(folder / "run"), *names)
+    assert plain.exit_code == 0, plain.output
+    assert len(plain.stdout.splitlines()) == 3
+    piped = invoke("transcribe", str(folder / "run"), input=f"{names[0]}\n\n{names[1]}\n")
+    lines = plain.stdout.splitlines()
+    assert piped.stdout.splitlines() == [lines[0], "", lines[1]]
+    as_json = invoke(
+        "transcribe", str(folder / "run"), names[0], "--json", "--nbest", "2", "--beam", "3"
+    )
+    found = json.loads(as_json.stdout)
+    assert found["sound"] == names[0]
+    assert len(found["others"]) == 1
+    assert all(0 <= word["start"] < word["end"] for word in found["words"])
+    given = heard_in(names[0]).model_dump_json()
+    predicted = invoke("predict", str(folder / "run"), input=given + "\n")
+    assert predicted.stdout.splitlines() == [lines[0]]
+
+
+def test_subtitles_of_one_file(folder: Path) -> None:
+    run, name = str(folder / "run"), str(folder / "test0.wav")
+    found = invoke("transcribe", run, name, "--subtitles", "vtt")
+    assert found.stdout.startswith("WEBVTT\n\n1\n00:00:00.")
+    two = invoke("transcribe", run, name, name, "--subtitles", "srt")
+    assert two.exit_code != 0
+    assert "needs one recording; 2 are given" in str(two.exception)
+    both = invoke("transcribe", run, name, "--subtitles", "srt", "--json")
+    assert "exclude each other" in str(both.exception)
+
+
+def test_long_recordings_are_transcribed_in_parts(folder: Path) -> None:
+    """Each part is at most data.longest, and like a recording of its own; words keep their times
+    in the whole."""
+    rng, reader = np.random.default_rng(9), heedful.load(folder / "run")
+    samples = np.concatenate([spoken(rng, ["low", "high", "mid"])[0] for _ in range(5)])
+    soundfile.write(folder / "long.wav", samples, RATE)
+    [found] = reader.predict([heard_in(str(folder / "long.wav"))])
+    read = read_sound(folder / "long.wav")
+    edges = [0, *quiet_cuts(read, 1.8), len(samples)]
+    assert len(edges) >= 5
+    words = []
+    for number, (first, end) in enumerate(itertools.pairwise(edges)):
+        assert end - first <= 1.8 * RATE
+        own = folder / f"part{number}.flac"
+        soundfile.write(own, read.samples[first:end], RATE)
+        [part] = reader.predict([heard_in(str(own))])
+        words += [
+            (one.text, one.start + first / RATE, one.end + first / RATE) for one in part.words
+        ]
+    assert len(words) > 8
+    assert found.text.split() == [word for word, *_ in words]
+    expected = [value for _, *times in words for value in times]
+    assert [value for one in found.words for value in one[1:]] == pytest.approx(expected)
+
+
+def test_the_trace_is_over_time(folder: Path, tmp_path: Path) -> None:
+    name = str(folder / "test0.wav")
+    out = tmp_path / "a.safetensors"
+    made = invoke("transcribe", str(folder / "run"), name, "--trace", str(out))
+    assert made.exit_code == 0, made.output
+    found = heedful.load(folder / "run").trace(heard_in(name))
+    time = found.axes["time"]
+    sound = time.media
+    assert time.kind == "time"
+    assert sound is not None
+    assert abs(sound.seconds - soundfile.info(name).duration) < 1e-3
+    [own] = [one for one in found.maps if one.name == "decoder.attention"]
+    assert own.weights.shape[-1] == len(time)
+    torch.testing.assert_close(own.weights.sum(-1), torch.ones(own.weights.shape[:-1]))
+    wrong = invoke("transcribe", str(folder / "run"), name, name, "--trace", str(out))
+    assert "--trace needs one recording" in str(wrong.exception)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"kind": "recurrent", "outputs": "ctc"}, {"kind": "transformer", "outputs": "both"},
+     {"kind": "recurrent", "attention": "none"}, {"kind": "transformer", "outputs": "ctc"}],
+)  # fmt: skip
+def test_other_models_train_resume_and_transcribe(
+    folder: Path, tmp_path: Path, model: dict[str, Any]
+) -> None:
+    small = {"dropout": 0.1, "hidden_size": 8}
+    if model["kind"] == "recurrent":
+        small |= {"encoder_size": 8, "embedding_size": 4, "pyramid_layers": 0, "encoder_layers": 1}
+    else:
+        small |= {"layers": 1, "decoder_layers": 1, "ffn_size": 8, "heads": 2, "convolutions": 1}
+    training = {**RECIPE["training"], "max_steps": 4, "checkpoint_every": 2, "validate_every": 2,
+                "schedule": "constant",
+                "masks": {"widest": 3, "longest": 5}}  # fmt: skip
+    recipe = {**RECIPE, "model": {**model, **small}, "training": training}
+    assert heedful.train(recipe, tmp_path / "whole", data=folder)
+    short = {**recipe, "training": {**training, "max_steps": 2}}
+    assert heedful.train(short, tmp_path / "parts", data=folder)
+    assert heedful.train(recipe, tmp_path / "parts", data=folder)
+    weights = [
+        torch.cat([own.flatten() for own in heedful.load(tmp_path / name).model.parameters()])
+        for name in ("whole", "parts")
+    ]
+    assert torch.equal(*weights)
+    reader = heedful.load(tmp_path / "whole")
+    for beam in (1, 3):
+        reader.options = reader.options.model_copy(update={"beam": beam})
+        [found] = reader.predict([heard_in(str(folder / "test0.wav"))])
+        has_times = model.get("attention") != "none"
+        assert bool(found.words) == (has_times and bool(found.text))
+    assert reader.trace(heard_in(str(folder / "test0.wav"))).axes["time"].extent[0] > 5
+
+
+# Losses
+
+
+def test_the_loss_is_a_weighted_sum(folder: Path) -> None:
+    """Kim et al. 2017, equation 12, with both losses computed here, sound by sound."""
+    run, spec = spec_of_run(folder / "run")
+    made: Any = spec
+    model = made.build_model(run).eval()
+    task = made.build_task(run, model, run.recipe.training, torch.device("cpu"), "float32")
+    batch = next(task.held_out.once())
+    loss = task.batch_loss(batch)
+    texts, attention, ctc = Texts.of(batch), 0.0, 0.0
+    for row in range(len(texts.tokens)):
+        one = ColumnBatch(
+            {name: own.rows(slice(row, row + 1)) for name, own in batch.columns.items()}, 1
+        )
+        heard = model.listen(made_sounds(one))
+        tokens = texts.tokens[row, : texts.lengths[row]].tolist()
+        logits = model.logits(model.spell(heard, torch.tensor([[2, *tokens]])))
+        labels = torch.tensor([*tokens, 3])
+        attention += F.cross_entropy(logits[0], labels, reduction="sum").item()
+        ctc -= heedful_ctc(model.emissions(heard)[0], tokens)
+    assert float(loss.parts["loss"]) == pytest.approx(attention, rel=1e-4)
+    assert float(loss.parts["ctc"]) == pytest.approx(ctc, rel=1e-4)
+    assert float(loss.total) == pytest.approx(0.7 * attention + 0.3 * ctc, rel=1e-4)
+
+
+def made_sounds(batch: ColumnBatch) -> Any:
+    from heedful.models import Sounds
+
+    return Sounds(batch["frames"].padded(), batch["frames"].lengths)
+
+
+def heedful_ctc(emissions: Any, tokens: list[int]) -> float:
+    from heedful.decoding.ctc import log_probability
+
+    return log_probability(emissions, tokens, 0)
+
+
+def test_masks_change_training_only(folder: Path) -> None:
+    run, spec = spec_of_run(folder / "run")
+    made: Any = spec
+    model = made.build_model(run)
+    training = run.recipe.training.model_copy(
+        update={"masks": TranscriptionRecipe.model_validate(
+            {**RECIPE, "training": {"masks": {"widest": 8, "longest": 9}}}).training.masks}
+    )  # fmt: skip
+    task = made.build_task(run, model, training, torch.device("cpu"), "float32")
+    sounds = made_sounds(next(task.held_out.once()))
+    assert not torch.equal(task._masked(sounds).frames, sounds.frames)
+    model.eval()
+    assert task._masked(sounds) is sounds
+
+
+# Error rates
+
+
+def brute(first: tuple[Any, ...], second: tuple[Any, ...]) -> int:
+    if not first or not second:
+        return len(first) + len(second)
+    if first[0] == second[0]:
+        return brute(first[1:], second[1:])
+    return 1 + min(brute(first[1:], second), brute(first, second[1:]), brute(first[1:], second[1:]))
+
+
+def test_edit_distances_are_those_of_the_definition() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        first, second = (tuple(rng.integers(3, size=rng.integers(6)).tolist()) for _ in range(2))
+        assert edit_distance(first, second) == brute(first, second)
+
+
+def test_error_rates_are_of_all_words_together() -> None:
+    figures = error_figures(["yes no", "no", ""], ["yes yes no", "no", "no yes"])
+    assert figures["word error"].value == pytest.approx(100 * 3 / 6)
+    assert not figures["word error"].rises
+    assert figures["character error"].value == pytest.approx(100 * (4 + 6) / (10 + 2 + 6))
+    assert figures["exact"].value == pytest.approx(100 / 3)
+
+
+# Times of words
+
+
+def test_words_of_characters_last_to_their_last_character() -> None:
+    it = Characters([*"abc "], ListedSettings())
+    tokens = it.encode("ab  c")
+    found = words_at(it, tokens, [1, 3, 4, 5, 7], 0.1)
+    assert found == [Word("ab", pytest.approx(0.1), pytest.approx(0.4)),  # type: ignore[arg-type]
+                     Word("c", pytest.approx(0.7), pytest.approx(0.8))]  # type: ignore[arg-type]  # fmt: skip
+    words = Words(["yes", "no"], ListedSettings())
+    assert words_at(words, words.encode("no yes"), [2, 2], 0.5) == [
+        Word("no", 1.0, 1.5),
+        Word("yes", 1.0, 1.5),
+    ]
+
+
+def test_cues_end_at_pauses_and_when_they_are_long() -> None:
+    words = [Word("a" * 20, 0, 1), Word("b" * 20, 1, 2), Word("c", 2, 3), Word("d", 5, 5.01)]
+    lines = subtitles(words, "srt")
+    assert lines[1::4] == [
+        "00:00:00,000 --> 00:00:02,000",
+        "00:00:02,000 --> 00:00:03,000",
+        "00:00:05,000 --> 00:00:05,300",
+    ]
+    assert subtitles([Word("x", 3599.9996, 3661)], "vtt")[3] == "01:00:00.000 --> 01:01:01.000"
+    assert subtitles([], "vtt") == ["WEBVTT", ""]
+
+
+def test_cuts_are_where_it_is_quiet() -> None:
+    rate, rng = 100, np.random.default_rng(1)
+    samples = rng.standard_normal(1000).astype(np.float32)
+    samples[270:290] = samples[520:540] = 0
+    cuts = quiet_cuts(Sound(samples, rate), longest=3.0)
+    assert 270 <= cuts[0] < 290
+    assert 520 <= cuts[1] < 540
+    edges = [0, *cuts, 1000]
+    assert max(b - a for a, b in itertools.pairwise(edges)) <= 300
+    assert quiet_cuts(Sound(samples, rate), longest=10.0) == []
+    silent = quiet_cuts(Sound(np.zeros(1000, np.float32), rate), 0.01)
+    assert len(silent) == 999
+
+
+# Data
+
+
+def test_features_can_be_given(folder: Path, tmp_path: Path) -> None:
+    """Files of NumPy instead of sounds: training, evaluation, and what does not fit."""
+    rng = np.random.default_rng(2)
+    lines = ["path\ttext"]
+    for number in range(12):
+        np.save(tmp_path / f"{number}.npy", rng.standard_normal((20 + number, 5)))
+        lines.append(f"{number}.npy\t{'ab' if number % 2 else 'ba'}")
+    (tmp_path / "t.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = {"train": "t.tsv", "validation": "t.tsv", "test": "t.tsv", "longest": 0.25,
+            "features": {"kind": "given", "bands": 5, "deltas": 1}}  # fmt: skip
+    model = {**RECIPE["model"], "outputs": "attention"}
+    training = {**RECIPE["training"], "max_steps": 2, "choose_by": "loss"}
+    recipe = {**RECIPE, "data": data, "model": model, "training": training}
+    assert heedful.train(recipe, tmp_path / "run", data=tmp_path)
+    reader = heedful.load(tmp_path / "run")
+    assert reader.model.features == 10
+    # 0.25 seconds are 26 frames: five of twelve are longer.
+    assert spec_of_run(tmp_path / "run")[0].facts["data"]["train"] == 7
+    assert len(reader.predict([heard_in(str(tmp_path / "11.npy"))])) == 1
+    with pytest.raises(UserError, match=r"a sound, but data.features.kind = 'given'"):
+        reader.predict([heard_in(str(folder / "test0.wav"))])
+    with pytest.raises(UserError, match=r"a file of features, but data.features.kind = 'log-mel'"):
+        heedful.load(folder / "run").predict([heard_in(str(tmp_path / "0.npy"))])
+    np.save(tmp_path / "wide.npy", np.zeros((4, 6)))
+    np.save(tmp_path / "nan.npy", np.full((4, 5), np.nan))
+    np.save(tmp_path / "names.npy", np.array([["a"] * 5]))
+    (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY")
+    for name, reason in (
+        ("wide", "4 frames of 6 features"),
+        ("nan", "not a finite number"),
+        ("names", "an array of numbers"),
+        ("bad", "not a file of features"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            reader.predict([heard_in(str(tmp_path / f"{name}.npy"))])
+
+
+def test_what_cannot_be_trained_on_is_counted(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(4)
+    rows = {"fine": "low high", "long": "low " * 8, "loud": "mid", "silent": "low"}
+    for name, text in rows.items():
+        samples = spoken(rng, text.split())[0]
+        soundfile.write(tmp_path / f"{name}.wav", samples, RATE)
+    soundfile.write(tmp_path / "loud.wav", np.sign(spoken(rng, ["mid"])[0]), RATE)
+    soundfile.write(tmp_path / "silent.wav", np.zeros(RATE), RATE)
+    soundfile.write(tmp_path / "short.wav", spoken(rng, ["low"])[0][:900], RATE)
+    rows["short"] = "low high low high"
+    lines = [f"{name}.wav\t{text.strip()}" for name, text in rows.items()]
+    (tmp_path / "t.tsv").write_text("path\ttext\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    data = {**RECIPE["data"], "train": "t.tsv", "validation": "t.tsv", "test": "t.tsv"}
+    training = {**RECIPE["training"], "max_steps": 1}
+    assert heedful.train({**RECIPE, "data": data, "training": training}, tmp_path / "r",
+                         data=tmp_path)  # fmt: skip
+    printed = capsys.readouterr().err
+    assert "1 of 5 training sounds are silent, such as" in printed
+    assert "1 of 5 training sounds are clipped" in printed
+    assert "1 of 5 train examples left out: recordings of more than 1.8 seconds" in printed
+    assert "1 of 5 train examples left out: recordings with fewer positions than" in printed
+    assert "training" in printed
+    longer = {**RECIPE, "data": {**data, "longest": 0.01}}
+    with pytest.raises(UserError, match="all training examples are left out: recordings of more"):
+        heedful.train(longer, tmp_path / "none", data=tmp_path)
+    assert not (tmp_path / "none" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("none.wav\tyes", "cannot read the sound"),
+        ("test0.wav\t ", "'text' is empty"),
+        ("test.tsv\tyes", "not a sound that can be read"),
+        ("empty.wav\tyes", "no samples"),
+        ("data:audio/wav;base64,!\tyes", "damaged"),
+        ("data:text/plain;base64,aa\tyes", "not a data URI"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_named(folder: Path, row: str, message: str) -> None:
+    soundfile.write(folder / "empty.wav", np.zeros(0), RATE)
+    table = folder / "bad.tsv"
+    table.write_text(f"path\ttext\n{row}\n", encoding="utf-8")
+    features = SoundFeatures.model_validate(FEATURES)
+
+    def read() -> None:
+        for clip in read_clips(str(table), sound="path", text="text"):
+            Heard(sound=clip.uri).named(clip.where).frames(features)
+
+    with pytest.raises(UserError, match=message):
+        read()
+    with pytest.raises(UserError, match="no such folder"):
+        list(read_clips(str(table), sound="path", text="text", folder="elsewhere"))
+
+
+def test_kept_examples_need_no_files(folder: Path) -> None:
+    kept = [
+        json.loads(line) for line in (folder / "run" / "data" / "test.jsonl").open(encoding="utf-8")
+    ]
+    assert len(kept) == 12
+    assert kept[0]["sound"].startswith("data:audio/flac;base64,")
+    features = SoundFeatures.model_validate(FEATURES)
+    found = Heard(sound=kept[0]["sound"]).frames(features)
+    again = heard_in(str(folder / "test0.wav")).frames(features)
+    torch.testing.assert_close(found, again, atol=0.02, rtol=0.02)
+
+
+def test_stereo_and_other_rates_are_converted(folder: Path) -> None:
+    samples, _ = soundfile.read(folder / "test0.wav")
+    features = SoundFeatures.model_validate(FEATURES)
+    expected = heard_in(str(folder / "test0.wav")).frames(features)
+    file = io.BytesIO()
+    soundfile.write(file, np.stack([samples, samples], 1), RATE, format="FLAC")
+    (folder / "two.flac").write_bytes(file.getvalue())
+    torch.testing.assert_close(heard_in(str(folder / "two.flac")).frames(features), expected,
+                               atol=0.02, rtol=0.02)  # fmt: skip
+    soundfile.write(folder / "high.wav", np.repeat(samples, 12), 12 * RATE)
+    found = heard_in(str(folder / "high.wav")).frames(features)
+    assert abs(len(found) - len(expected)) <= 1
+
+
+def test_a_recipe_is_chosen_from_a_table(folder: Path) -> None:
+    tables = Transcription().choose_recipe([str(folder / "train.tsv")])
+    recipe = TranscriptionRecipe.model_validate(tables)
+    assert recipe.data.features.rate == RATE
+    assert recipe.model.has_ctc
+    empty = folder / "empty.tsv"
+    empty.write_text("path\ttext\n", encoding="utf-8")
+    with pytest.raises(UserError, match="no recordings to train on"):
+        Transcription().choose_recipe([str(empty)])
+
+
+def test_wrong_recipes() -> None:
+    for change, reason in (
+        ({"training": {"choose_by": "word_error", "validation_sounds": 0}}, "validation_sounds"),
+        ({"model": {"kind": "recurrent", "outputs": "ctc"}, "decoding": {"sample": True}},
+         "needs a decoder"),
+        ({"data": {**RECIPE["data"], "features": {"kind": "mfcc", "coefficients": 90}}}, "exceeds"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=reason):
+            TranscriptionRecipe.model_validate({**RECIPE, **change})
+
+
+def test_the_server_reads_no_paths(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"the input"):
+        Transcription().read_input(str(folder / "test0.wav"))
+    uri = as_uri(folder / "test0.wav")
+    assert Transcription().read_input(json.dumps({"sound": uri})).sound == uri
