@@ -5,7 +5,9 @@
     python benchmarks/speech_data.py an4 an4-mfcc FOLDER
 
 - ``yesno``: 60 recordings of a man who says eight words, yes or no, which are the file's name
-  (OpenSLR 1). Kaldi's split: the first 31 are for training, here 26, and 5 for validation.
+  (OpenSLR 1). Kaldi's split: the first 31 are for training, here 26, and 5 for validation. All of
+  them begin with "no", and all test recordings with "yes". The training recordings are therefore
+  also cut at their pauses into six runs of one to seven words each.
 - ``digits``: the Free Spoken Digit Dataset, 3,000 recordings of six speakers, with one speaker held
   out. Recordings of a speaker are joined, with pauses: 3,000 utterances of 1 to 5 digits for
   training, 150 for validation. Tests with the other speaker: ``single.tsv`` (all recordings),
@@ -33,6 +35,7 @@ NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 RATE = 8000
 LONG = (10, 20, 30, 50)
 """Digits of the long utterances; the longest of training have 5."""
+_SHORTEST = 0.3
 _UTTERANCES = {"train": 3000, "validation": 150, "test": 200}
 
 
@@ -50,9 +53,49 @@ def write_yesno(source: Path, folder: Path) -> None:
         raise UserError(f"{source} has {len(files)} recordings instead of 60")
     parts = {"train": files[:26], "validation": files[26:31], "test": files[31:]}
     for name, own in parts.items():
-        texts = [" ".join("yes" if one == "1" else "no" for one in f.stem.split("_")) for f in own]
-        paths = [one.resolve() for one in own]
-        write_table(folder / f"{name}.tsv", zip(paths, texts, strict=True))
+        rows = [(str(path.resolve()), " ".join(_answers(path))) for path in own]
+        write_table(folder / f"{name}.tsv", rows + (_runs(own, folder) if name == "train" else []))
+
+
+def _answers(path: Path) -> list[str]:
+    return ["yes" if one == "1" else "no" for one in path.stem.split("_")]
+
+
+def _runs(files: Sequence[Path], folder: Path) -> list[tuple[str, str]]:
+    """Rows of runs of words, which are written into the folder ``train``."""
+    (folder / "train").mkdir(parents=True, exist_ok=True)
+    rng, rows = np.random.default_rng(1), []
+    for path in files:
+        samples, words = read_sound(path, RATE).samples, _answers(path)
+        edges = pauses(samples, len(words))
+        if min(np.diff(edges)) < _SHORTEST * RATE:
+            print(f"{path.name} is not cut: a word would be shorter than {_SHORTEST} seconds")
+            continue
+        for number in range(6):
+            count = int(rng.integers(1, len(words)))
+            first = int(rng.integers(len(words) - count + 1))
+            name = f"train/{path.stem}-{number}.flac"
+            soundfile.write(folder / name, samples[edges[first] : edges[first + count]], RATE)
+            rows.append((name, " ".join(words[first : first + count])))
+    return rows
+
+
+def pauses(samples: NDArray[Any], words: int) -> list[int]:
+    """Where a recording of words of similar length is cut: its start, the pauses, and its end.
+
+    Speech is what has more than a fiftieth of the largest energy. Each cut is where a tenth of a
+    second has the least energy, at most 0.2 seconds from where it would be if all words after the
+    last cut had the same length.
+    """
+    size = RATE // 50
+    energies = np.square(samples[: len(samples) // size * size].reshape(-1, size)).mean(1)
+    smooth = np.convolve(energies, np.ones(5) / 5, "same")
+    spoken = np.flatnonzero(smooth > smooth.max() / 50)
+    cuts = [int(spoken[0])]
+    for left in range(words, 1, -1):
+        place = cuts[-1] + round((int(spoken[-1]) - cuts[-1]) / left)
+        cuts.append(place - 10 + int(smooth[place - 10 : place + 11].argmin()))
+    return [0, *(cut * size for cut in cuts[1:]), len(samples)]
 
 
 class Digits:

@@ -33,6 +33,7 @@ from heedful.models import (
     ModelSettings,
     PairSettings,
     SequenceSettings,
+    SpeechSettings,
     StorySettings,
     build_caption_model,
     build_encoder,
@@ -67,6 +68,8 @@ from heedful.tasks.texts.recipe import (
     TaggingHead,
     TextRecipe,
 )
+from heedful.tasks.transcription.examples import SpokenFiles
+from heedful.tasks.transcription.recipe import TranscriptionTraining
 from heedful.training.optimisers import learning_rate
 from heedful.training.resuming import CHANGEABLE
 
@@ -385,6 +388,11 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [CaptionFiles],
         "model.": registered(CaptionSettings),
         "training.": [CaptionTraining],
+    },
+    "transcription": {
+        "data.": [SpokenFiles],
+        "model.": registered(SpeechSettings),
+        "training.": [TranscriptionTraining],
     },
 }
 """Pages with the settings of one task → its tables."""

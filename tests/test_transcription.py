@@ -3,9 +3,11 @@
 import io
 import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import soundfile
@@ -22,6 +24,8 @@ from heedful.data.column_batch import ColumnBatch
 from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
 from heedful.data.readers.sounds import Sound, as_uri, quiet_cuts, read_clips, read_sound
 from heedful.data.sound_features import SoundFeatures
+from heedful.serving import make_application
+from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import Heard, heard_in
 from heedful.tasks.spec import spec_of_run
 from heedful.tasks.transcription import Transcription
@@ -30,6 +34,8 @@ from heedful.tasks.transcription.predictor import Word, words_at
 from heedful.tasks.transcription.recipe import TranscriptionRecipe
 from heedful.tasks.transcription.subtitles import subtitles
 from heedful.tasks.transcription.training import Texts
+from page_help import needs_browser, opened
+from serving_help import running
 
 RATE, TONE = 8000, 0.24
 TONES = {"low": 300.0, "mid": 900.0, "high": 2400.0}
@@ -514,3 +520,53 @@ def test_the_server_reads_no_paths(folder: Path) -> None:
         Transcription().read_input(str(folder / "test0.wav"))
     uri = as_uri(folder / "test0.wav")
     assert Transcription().read_input(json.dumps({"sound": uri})).sound == uri
+
+
+# Serving
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    served = load_all([folder / "run"], [], several=True, device="cpu")
+    with running(make_application(served)) as one:
+        yield one
+
+
+def test_the_server_transcribes_long_recordings_and_opens_no_files(
+    folder: Path, address: str
+) -> None:
+    """A recording has more characters than a request may have of text."""
+    rng = np.random.default_rng(8)
+    samples = np.concatenate([spoken(rng, ["low", "mid", "high"])[0] for _ in range(10)])
+    soundfile.write(folder / "minute.wav", samples, RATE)
+    uri = as_uri(folder / "minute.wav")
+    assert len(uri) > 200_000
+    found = httpx.post(f"{address}/api/predict/run", json={"inputs": [{"sound": uri}]})
+    assert found.status_code == 200, found.text
+    [result] = found.json()["results"]
+    assert result == heedful.load(folder / "run").predict([{"sound": uri}])[0].to_json()
+    refused = {
+        "a path": {"sound": str(folder / "test0.wav")},
+        "text": {"sound": "data:text/plain;base64,aGVsbG8="},
+        "no sound": {"sound": "data:audio/wav;base64,aGVsbG8="},
+        "features": {"sound": "data:application/x-npy;base64,aGVsbG8="},
+        "a long text": {"sound": uri, "text": "a" * 200_000},
+    }
+    for name, given in refused.items():
+        answer = httpx.post(f"{address}/api/predict/run", json={"inputs": [given]})
+        assert answer.status_code == 400, (name, answer.text)
+        assert "Traceback" not in answer.text
+    trace = httpx.post(f"{address}/api/trace", json={"model": "run", "input": {"sound": uri}})
+    assert trace.status_code == 200, trace.text[:300]
+
+
+@needs_browser()
+def test_the_page_transcribes_a_recording_that_is_chosen(
+    chromium: Any, folder: Path, address: str
+) -> None:
+    with opened(chromium, address) as it:
+        it.page.set_input_files("input[type=file]", folder / "test0.wav")
+        text = heedful.load(folder / "run").predict([heard_in(str(folder / "test0.wav"))])[0].text
+        it.page.wait_for_selector(f".heed-result dd >> text={text}")
+        it.page.click("text=Steps")
+        it.page.locator(".heed-token-strip button").first.wait_for()

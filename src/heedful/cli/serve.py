@@ -137,8 +137,14 @@ class Serve:
         ),
     ] = 10.0
     max_body: Annotated[
-        int, typer.Option("--max-body", min=1, help="Maximum bytes in the body of a request.")
-    ] = 2 << 20
+        int | None,
+        typer.Option(
+            "--max-body",
+            min=1,
+            help="Maximum bytes in the body of a request; default: 2 MiB, or 24 MiB if a model "
+            "reads images or sounds.",
+        ),
+    ] = None
     max_characters: Annotated[
         int, typer.Option("--max-characters", min=1, help="Maximum characters in a request.")
     ] = 100_000
@@ -233,7 +239,7 @@ def _limits(options: Serve) -> "Limits":
         gather_ms=options.gather,
         connections=options.max_connections,
         head_timeout=options.head_timeout,
-        body=options.max_body,
+        **({} if options.max_body is None else {"body": options.max_body}),
         characters=options.max_characters,
         texts=options.max_texts,
         timeout=options.timeout,

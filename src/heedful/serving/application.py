@@ -19,7 +19,7 @@ from heedful.serving.engine import Engine
 from heedful.serving.errors import error_response
 from heedful.serving.handling import RequestHandler
 from heedful.serving.keys import Keys
-from heedful.serving.limits import Limits
+from heedful.serving.limits import MEDIA_BODY, Limits
 from heedful.serving.metrics import Metrics
 from heedful.serving.middleware import Middleware, State
 from heedful.serving.openapi import response_schemas
@@ -56,6 +56,8 @@ def make_application(
             ``/api/…`` can override it.
     """
     limits = limits or Limits()
+    if "body" not in limits.model_fields_set and any(one.spec.media_fields for one in models):
+        limits = limits.model_copy(update={"body": MEDIA_BODY})
     metrics, state = Metrics(), State()
     engine = Engine(
         queue=limits.queue,

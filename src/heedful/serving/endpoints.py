@@ -149,8 +149,8 @@ def _add_predict(router: APIRouter, handler: RequestHandler) -> None:
     async def predict(model: str, request: Request) -> Response:
         """Predict with a model: one result for each input, such as a translation, label or tags."""
         body = check_fields(PredictRequest, await handler.fields(request, strings=False))
-        handler.check_texts(collect_texts(body.inputs))
         served = handler.models.choose(model)
+        handler.check_texts(collect_texts(body.inputs, served.spec.media_fields))
         inputs = [
             served.spec.read_request(check_input(served.spec.input_type(), one, f"inputs.{place}"))
             for place, one in enumerate(body.inputs)

@@ -4,6 +4,9 @@ from pydantic import Field
 
 from heedful.basics.settings import Settings
 
+MEDIA_BODY = 24 << 20
+"""Maximum bytes of a request body if a model reads images or sounds, unless one is given."""
+
 
 class Limits(Settings):
     """Settings that keep a server responsive under load.
@@ -21,12 +24,13 @@ class Limits(Settings):
     gather_ms: float = Field(default=5.0, ge=0.0, le=1000.0)
     """Milliseconds that a request waits for others to share its batch."""
     body: int = Field(default=2 << 20, ge=1)
-    """Maximum bytes of a request body."""
+    """Maximum bytes of a request body; by default, :data:`MEDIA_BODY` if a model reads images or
+    sounds."""
     bodies: int = Field(default=64 << 20, ge=1)
     """Maximum bytes of all bodies at a time. It counts the bytes beyond the first 64 KiB of each
     body, for requests without a valid key in their headers."""
     characters: int = Field(default=100_000, ge=1)
-    """Maximum characters in all texts of a request."""
+    """Maximum characters in all texts of a request. Images and sounds do not count."""
     texts: int = Field(default=1_000, ge=1)
     """Maximum texts in a request."""
     answer: int = Field(default=16 << 20, ge=1)

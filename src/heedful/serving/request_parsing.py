@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -114,15 +114,20 @@ def check_input(kind: Any, value: Any, place: str) -> Any:
         raise RefusedError(400, "the request is nested too deeply") from None
 
 
-def collect_texts(value: Any) -> list[str]:
-    """All strings in a JSON value, without the names of fields."""
+def collect_texts(value: Any, without: Collection[str] = ()) -> list[str]:
+    """All strings in a JSON value, without the names of fields.
+
+    Args:
+        value: the value.
+        without: fields that are not collected.
+    """
     found, left = [], [value]
     while left:
         one = left.pop()
         if isinstance(one, str):
             found.append(one)
         elif isinstance(one, dict):
-            left.extend(one.values())
+            left.extend(own for name, own in one.items() if name not in without)
         elif isinstance(one, list):
             left.extend(one)
     return found

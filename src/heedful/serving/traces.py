@@ -135,8 +135,9 @@ def trace_key(handler: RequestHandler, body: TraceRequest) -> TraceKey:
         raise RefusedError(400, "give source (a text) or trace (the name of an opened trace)")
     if body.source is not None and body.input is not None:
         raise RefusedError(400, "give source or input, not both")
-    handler.check_texts([body.source or "", body.target or "", *collect_texts(body.input)])
     model = handler.models.choose_traced(body.model)
+    given = collect_texts(body.input, model.spec.media_fields)
+    handler.check_texts([body.source or "", body.target or "", *given])
     try:
         model.check_trace(body.source or "", body.options)
     except UserError as error:

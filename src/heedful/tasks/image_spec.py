@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class ImageSpec(ColumnSpec):
     """Base of tasks with an image as input; ``known["form"]`` is the form of all images."""
 
+    media_fields = frozenset({"image"})
+
     def input_type(self) -> "type[Seen]":
         from heedful.tasks.image_input import Seen
 

@@ -31,6 +31,9 @@ class ServerSpec:
     listing: str = "readers"
     """The list of ``/api/models`` that contains its models: ``models`` or ``readers``. If a trace
     request names no model and ``models`` has one entry, that model is used."""
+    media_fields: frozenset[str] = frozenset()
+    """The fields of :meth:`input_type` that are images or sounds as data URIs. Their characters do
+    not count as text."""
     has_languages: bool = False
     """Whether its models have a source and a target language, so that clients can choose them by
     languages."""

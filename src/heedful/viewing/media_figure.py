@@ -241,7 +241,8 @@ def _draw_strip(axes: Axes, media: Media, seconds: float) -> None:
         )
     else:
         loud = _loudness(media)
-        axes.fill_between(np.linspace(0, seconds, len(loud)), -loud, loud, color="#444444", lw=0)
+        heard = np.linspace(0, media.seconds, len(loud))  # may differ a little from the axis
+        axes.fill_between(heard, -loud, loud, color="#444444", lw=0)
         axes.set_ylim(-1.05, 1.05)
     axes.set_xlim(0, seconds)
     axes.set_xticks([])

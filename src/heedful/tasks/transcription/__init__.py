@@ -46,6 +46,7 @@ class Transcription(ColumnSpec):
     train_option = "transcribe"
     corpus = "tables with the path of a recording and its text in each row"
     reading_settings = ("encoding",)
+    media_fields = frozenset({"sound"})
     falling = frozenset({"loss", "word_error", "character_error"})
 
     def data_options(self) -> type[SpokenData]:

@@ -40,6 +40,7 @@ export async function alignmentPicture(trace, { hard, words }) {
     ...(words ? {} : { rowWords: found.rowWords, columnWords: found.columnWords }),
     ...titles(found.map),
     bars,
+    whole: trace.summary.kinds[found.map.key_axis].kind === "time",
   };
 }
 

@@ -4,6 +4,8 @@ import { element } from "./elements.js";
 import { imageView } from "./image_view.js";
 import { timeView } from "./time_view.js";
 import { slotsView } from "./slots_view.js";
+import { isSound } from "./time_layers.js";
+import { TokenStrip } from "./token_strip.js";
 import { tokenWeights } from "./token_weights.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
@@ -74,7 +76,11 @@ export class QueryWeightsView {
     this.label = element("bdi", { class: "heed-query-label" });
     this.chooser = element("div", { class: "heed-player" }, this.slider, this.label);
     this.field = element("div", { class: "heed-axis-views" });
-    this.body = element("div", {}, this.chooser, this.field);
+    this.tokens = new TokenStrip((row, play) => {
+      this.go(row);
+      if (play) this.views[0]?.playPart?.();
+    });
+    this.body = element("div", {}, this.chooser, this.tokens.body, this.field);
   }
 
   /**
@@ -93,7 +99,8 @@ export class QueryWeightsView {
     }
     const last = picture.rows.length - 1;
     this.slider.max = String(last);
-    this.chooser.hidden = last < 1;
+    this.tokens.body.hidden = own || axis.kind !== "time";
+    this.chooser.hidden = last < 1 || !this.tokens.body.hidden;
     this.go(Math.min(this.row, last));
   }
 
@@ -105,6 +112,7 @@ export class QueryWeightsView {
     this.slider.value = String(row);
     this.slider.setAttribute("aria-valuetext", picture.rows[row]);
     this.label.textContent = picture.rows[row];
+    if (!this.tokens.body.hidden && this.axis) this.tokens.show(picture.rows, row, isSound(this.axis));
     this.views.forEach((view, i) => view.show(picture.layers[i].matrix, row, picture.rows));
   }
 

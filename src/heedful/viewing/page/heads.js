@@ -302,7 +302,7 @@ class Heads {
         ...(step === null && trace.stepLabels(map) && facts.queries > 1 ? {} : trace.wordsOf(map)),
         ...titles(facts),
         bars: [],
-        whole: this.axis?.kind === "slots",
+        whole: this.axis?.kind === "slots" || this.axis?.kind === "time",
         byRow: this.byRow,
         causal: this.ownAxis && matrices.every(isCausal),
       };

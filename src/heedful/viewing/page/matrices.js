@@ -92,6 +92,22 @@ export function argmax(matrix, row) {
 }
 
 /**
+ * The first and last index of the central part of some weights, which has at least a share of their sum; null if all are 0.
+ * @param {ArrayLike<number>} weights
+ * @param {number} share
+ * @returns {[number, number] | null}
+ */
+export function centralPart(weights, share) {
+  const all = Array.from(weights, Math.abs).reduce((sum, one) => sum + one, 0);
+  if (!all) return null;
+  const edge = (all * (1 - share)) / 2;
+  let [first, last] = [0, weights.length - 1];
+  for (let sum = Math.abs(weights[first]); sum <= edge; sum += Math.abs(weights[first])) first += 1;
+  for (let sum = Math.abs(weights[last]); sum <= edge && last > first; sum += Math.abs(weights[last])) last -= 1;
+  return [first, last];
+}
+
+/**
  * A matrix with 1 at the largest weight of each row and 0 elsewhere.
  * @param {Matrix} matrix
  * @returns {Matrix}

@@ -3,6 +3,7 @@
 import { imageField } from "./image_field.js";
 import { selectField, element, debounce, isAbortError, messageOf } from "./elements.js";
 import { formatSigned } from "./matrices.js";
+import { soundField } from "./sound_field.js";
 import { ModelChooser } from "./text_input.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -205,6 +206,7 @@ function makeFields(schema, changed) {
  */
 function makeField(title, schema, changed) {
   if (schema.contentMediaType?.startsWith("image/")) return imageField(title, changed);
+  if (schema.contentMediaType?.startsWith("audio/")) return soundField(title, schema, changed);
   const about = [schema.description, isLines(schema) ? "One per line." : ""].filter(Boolean).join(" ");
   const hint = about ? [element("p", { class: "heed-hint" }, about)] : [];
   if (schema.enum) {

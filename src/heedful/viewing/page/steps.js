@@ -6,6 +6,8 @@ import { exportButtons } from "./exporting.js";
 import { windowAround, rowEntropies, transposed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { themeOf } from "./painting.js";
+import { isSound } from "./time_layers.js";
+import { TokenStrip } from "./token_strip.js";
 import { titles } from "./overview.js";
 import { isPath, viewTitle, makeAxisView } from "./axis_views.js";
 
@@ -41,6 +43,10 @@ class Steps {
     /** @type {import("./types.js").AxisView | null} */
     this.view = null;
     this.viewField = element("div");
+    this.tokens = new TokenStrip((row, play) => {
+      this.go(row);
+      if (play) this.view?.playPart?.();
+    });
     this.strip = new MatrixView(page, {
       label: "The attention of all steps: one column per step. The left and right arrow keys move between steps.",
       height: 420, scrubbed: (column) => this.go(column),
@@ -53,7 +59,7 @@ class Steps {
     this.player = element("div", { class: "heed-player" }, this.playButton, this.slider);
     this.hint = element("p", { class: "heed-hint" });
     this.field = element(
-      "div", {}, this.heading, this.scale, this.strip.body, this.player, this.sentence, this.readout, this.viewField,
+      "div", {}, this.heading, this.scale, this.strip.body, this.player, this.sentence, this.tokens.body, this.readout, this.viewField,
     );
     this.body = element(
       "div", { class: "heed-panel heed-steps" },
@@ -117,8 +123,11 @@ class Steps {
     this.player.hidden = map.steps * map.queries < 2;
     this.strip.body.hidden = this.scale.hidden = drawn;
     this.viewField.hidden = !drawn && axis.kind === "slots"; // the picture shows them
+    this.playable = isSound(axis);
     // Cells of an image and frames of a sound are not a sentence.
-    this.sentence.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
+    const texts = trace.summary.kinds[map.query_axis].extent.length === 0;
+    this.tokens.body.hidden = axis.kind !== "time" || !texts;
+    this.sentence.hidden = !texts || !this.tokens.body.hidden;
     this.hint.textContent = drawn ? own ? "Shows the attention of each position; select one in the picture." : "Shows the attention of each step."
       : `${this.written ? "Each step generates one token." : "Each step is one query."} One column per step: drag over the picture, or use the slider.`;
   }
@@ -159,6 +168,7 @@ class Steps {
         element("bdi", { class: row < step ? "heed-previous" : row === step ? "heed-current" : "heed-upcoming" }, tokens[row])),
       shown[shown.length - 1] < tokens.length - 1 ? element("span", { class: "heed-upcoming" }, "…") : "",
     );
+    if (!this.tokens.body.hidden) this.tokens.show(tokens, step, this.playable === true);
     this.strip.mark(step);
     this.view?.show(matrix, step, tokens);
     const { decided, decided_labels: labels, log_probabilities: all } = trace.summary;

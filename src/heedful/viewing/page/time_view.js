@@ -1,22 +1,38 @@
-// Weights over time, on the waveform or a picture of features.
+// Weights over time, on a sound or a picture of features.
 
 import { element, focusedNear, messageOf, svgElement } from "./elements.js";
 import { serializeSvg } from "./exporting.js";
-import { argmax, matrixOf, rowOf, formatWeight } from "./matrices.js";
-import { imageElements } from "./image_view.js";
-import { PRINT_THEME, overlayImage, maxAbsolute, themeOf } from "./painting.js";
+import { argmax, centralPart, matrixOf, rowOf, formatWeight } from "./matrices.js";
+import { PRINT_THEME, themeOf } from "./painting.js";
 import { fromBase64 } from "./providers.js";
+import { SoundPlayer, decodeSound } from "./sound_player.js";
+import { isSound, timeLayers, timeLayout } from "./time_layers.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").AxisView} AxisView */
-/** @typedef {import("./painting.js").Theme} Theme */
 
-const LANE = 96;
-const CURVE = 64;
-const GAP = 8;
-const TICKS = 22;
-const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300];
+/** The share of the weight in the part that is played for a token. */
+const SHARE = 0.9;
+/** Shorter parts are played with what is around them, in seconds. */
+const SHORTEST = 0.15;
+
+/**
+ * The sounds of axes; the views of several heads share one.
+ * @type {WeakMap<AxisFacts, Promise<AudioBuffer>>}
+ */
+const sounds = new WeakMap();
+
+/**
+ * @param {AxisFacts} axis
+ * @returns {Promise<AudioBuffer>}
+ */
+function soundOf(axis) {
+  const url = axis.media?.url ?? "";
+  const found = sounds.get(axis) ?? decodeSound(fromBase64(url.slice(url.indexOf(",") + 1)));
+  sounds.set(axis, found);
+  return found;
+}
 
 /** @implements {AxisView} */
 class TimeView {
@@ -26,26 +42,27 @@ class TimeView {
     this.axis = axis;
     this.frames = axis.extent[0];
     this.seconds = axis.extent[1];
-    this.lane = axis.media ? LANE + GAP : 0;
-    this.height = this.lane + CURVE + TICKS;
+    this.layout = timeLayout(axis);
     this.weights = new Float32Array(this.frames);
+    /** @type {[number, number] | null} the part that is played for the token, in seconds */
+    this.part = null;
     this.cursor = -1;
-    /** @type {AudioBuffer | null} */
-    this.sound = null;
-    this.wave = "";
-    /** @type {(() => void) | null} */
-    this.stop = null;
     this.svg = svgElement("svg", {
       class: "heed-time-view", tabindex: 0, role: "application", "aria-roledescription": "weights along time",
-      "aria-label": "Weights over time. Use the arrow keys to move between frames.",
+      "aria-label": `Weights over time. Use the arrow keys to move between frames${isSound(axis) ? "; Enter plays from there" : ""}.`,
     });
-    this.svg.style.height = `${this.height}px`;
+    this.svg.style.height = `${this.layout.height}px`;
     this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
-    this.play = element("button", { type: "button", class: "heed-button", onclick: () => this.toggle() }, "Play the sound");
-    this.play.hidden = true;
-    this.body = element("div", { class: "heed-axis-view" }, this.svg, element("div", { class: "heed-player" }, this.play, this.readout));
+    this.playButton = element("button", { type: "button", class: "heed-button", onclick: () => this.toggle() }, "Play the sound");
+    this.partButton = element("button", { type: "button", class: "heed-button", onclick: () => this.playPart() }, "Play this part");
+    this.playButton.hidden = this.partButton.hidden = true;
+    this.body = element(
+      "div", { class: "heed-axis-view" }, this.svg,
+      element("div", { class: "heed-player heed-sound-player" }, this.playButton, this.partButton, this.readout),
+    );
+    this.player = new SoundPlayer(this.body, (seconds) => this.moved(seconds));
     this.listen();
-    this.load();
+    if (isSound(axis)) this.load();
   }
 
   listen() {
@@ -53,23 +70,24 @@ class TimeView {
     this.svg.addEventListener("pointerleave", () => {
       if (focusedNear(this.svg) !== this.svg) this.point(-1);
     });
+    this.svg.addEventListener("click", (event) => {
+      const box = this.svg.getBoundingClientRect();
+      this.player.play(((event.clientX - box.left) / box.width) * this.seconds);
+    });
     this.svg.addEventListener("focus", () => {
       if (this.cursor < 0 && this.svg.matches(":focus-visible")) this.point(0);
     });
+    this.svg.addEventListener("blur", () => this.point(-1));
     this.svg.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.svg);
     this.page.onTheme(() => this.draw());
   }
 
-  /** Decode the sound, if there is one. */
   async load() {
-    const { media } = this.axis;
-    if (media?.type !== "audio/wav") return;
     try {
-      const bytes = fromBase64(media.url.slice(media.url.indexOf(",") + 1));
-      // An offline context needs no permission to play audio.
-      this.sound = await new OfflineAudioContext(1, 1, 44100).decodeAudioData(/** @type {ArrayBuffer} */ (bytes.buffer));
-      this.play.hidden = false;
+      this.player.sound = await soundOf(this.axis);
+      this.svg.classList.add("heed-playable");
+      this.playButton.hidden = false;
       this.draw();
     } catch (error) {
       this.readout.textContent = `the sound cannot be decoded: ${messageOf(error)}`;
@@ -90,7 +108,7 @@ class TimeView {
     const at = Math.max(this.cursor, 0);
     /** @type {Record<string, number>} */
     const moves = { ArrowLeft: at - far, ArrowRight: at + far, Home: 0, End: this.frames };
-    if (event.key === "Enter" && this.sound) this.toggle();
+    if (event.key === "Enter" && this.player.sound) this.toggle();
     else if (event.key in moves) this.point(Math.min(Math.max(moves[event.key], 0), this.frames - 1));
     else return;
     event.preventDefault();
@@ -105,146 +123,70 @@ class TimeView {
 
   /** Play from the cursor, or stop. */
   toggle() {
-    if (this.stop) return this.stop();
-    if (!this.sound) return;
-    const context = new AudioContext();
-    const source = context.createBufferSource();
-    source.buffer = this.sound;
-    source.connect(context.destination);
-    const from = (Math.max(this.cursor, 0) / this.frames) * this.seconds;
-    source.start(0, from);
-    const started = context.currentTime;
-    let timer = 0;
-    this.stop = () => {
-      cancelAnimationFrame(timer);
-      this.stop = null;
-      source.onended = null;
-      context.close();
-      this.play.textContent = "Play the sound";
-      this.head(-1);
-    };
-    source.onended = this.stop;
-    const move = () => {
-      if (!this.svg.isConnected) return this.stop?.();
-      this.head((from + context.currentTime - started) / this.seconds);
-      timer = requestAnimationFrame(move);
-    };
-    this.play.textContent = "Stop";
-    move();
+    if (this.player.isPlaying) this.player.stop();
+    else this.player.play((Math.max(this.cursor, 0) / this.frames) * this.seconds);
+  }
+
+  playPart() {
+    if (this.part) this.player.play(...this.part);
   }
 
   /** @param {import("./types.js").Matrix} matrix @param {number} row */
   show(matrix, row) {
     this.weights = rowOf(matrix, row);
+    this.part = this.mostWeight();
     this.draw();
+  }
+
+  /** @returns {[number, number] | null} */
+  mostWeight() {
+    const found = centralPart(this.weights, SHARE);
+    if (!found) return null;
+    const each = this.seconds / this.frames;
+    const [from, to] = [found[0] * each, (found[1] + 1) * each];
+    const added = Math.max(0, SHORTEST - (to - from)) / 2;
+    // At an end of the sound, what is missing is added at the other side.
+    const start = Math.max(0, Math.min(from - added, this.seconds - SHORTEST));
+    return [start, Math.min(Math.max(to + added, start + SHORTEST), this.seconds)];
   }
 
   draw() {
     const width = this.svg.clientWidth;
     if (!width) return;
-    this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
+    const { bottom, height } = this.layout;
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.replaceChildren(
       ...this.layers(width, themeOf(this.page.root)),
-      svgElement("rect", { class: "heed-cursor", y: 0, height: this.lane + CURVE, visibility: "hidden" }),
-      svgElement("line", { class: "heed-playhead", y1: 0, y2: this.lane + CURVE, visibility: "hidden" }),
+      svgElement("rect", { class: "heed-cursor", y: 0, height: bottom, visibility: "hidden" }),
+      svgElement("line", { class: "heed-playhead", y1: 0, y2: bottom, visibility: "hidden" }),
     );
     this.mark();
   }
 
-  /**
-   * @param {number} width
-   * @param {Theme} theme
-   */
+  /** @param {number} width @param {import("./painting.js").Theme} theme */
   layers(width, theme) {
-    const bottom = this.lane + CURVE;
-    return [
-      ...this.medium(width, theme),
-      svgElement("line", { x1: 0, x2: width, y1: bottom, y2: bottom, stroke: theme.line }),
-      svgElement("path", { d: this.curve(width), fill: theme.accent }),
-      ...this.ticks(width, theme),
-    ];
+    return timeLayers({ axis: this.axis, weights: this.weights, part: this.part, sound: this.player.sound }, width, theme);
   }
 
-  /**
-   * The waveform or the features, with the weights over them.
-   * @param {number} width
-   * @param {Theme} theme
-   */
-  medium(width, theme) {
-    const { media } = this.axis;
-    if (!media) return [];
-    const size = { x: 0, y: 0, width, height: LANE, preserveAspectRatio: "none" };
-    const weights = svgElement("image", { ...size, href: overlayImage(this.weights, this.frames), "image-rendering": "pixelated" });
-    if (media.type !== "audio/wav") {
-      return [...imageElements(media.url, size, true), weights];
-    }
-    return [
-      svgElement("rect", { width, height: LANE, fill: theme.muted, "fill-opacity": 0.1 }), weights,
-      svgElement("path", { d: this.waveform(width), fill: theme.ink, "fill-opacity": 0.8 }),
-    ];
-  }
-
-  /** @param {number} width */
-  curve(width) {
-    const peak = maxAbsolute(this.weights) || 1;
-    const bottom = this.lane + CURVE;
-    const steps = Array.from(this.weights, (weight, i) => {
-      const y = (bottom - (Math.abs(weight) / peak) * CURVE).toFixed(1);
-      return `L${((i / this.frames) * width).toFixed(1)} ${y}L${(((i + 1) / this.frames) * width).toFixed(1)} ${y}`;
-    });
-    return `M0 ${bottom}${steps.join("")}L${width} ${bottom}Z`;
-  }
-
-  /**
-   * The waveform: the peak amplitude at each pixel.
-   * @param {number} width
-   */
-  waveform(width) {
-    if (!this.sound) return "";
-    const samples = this.sound.getChannelData(0);
-    const each = samples.length / width;
-    const heights = Array.from({ length: Math.floor(width) }, (_, x) =>
-      maxAbsolute(samples.subarray(Math.floor(x * each), Math.max(Math.floor((x + 1) * each), Math.floor(x * each) + 1))));
-    const loud = Math.max(...heights, 1e-6);
-    const side = (/** @type {number} */ sign) =>
-      heights.map((height, x) => `${x} ${(LANE / 2 + (sign * Math.max(height / loud, 0.01) * LANE) / 2.2).toFixed(1)}`);
-    return `M${[...side(-1), ...side(1).reverse()].join("L")}Z`;
-  }
-
-  /** @param {number} width @param {Theme} theme */
-  ticks(width, theme) {
-    const step = STEPS.find((one) => (one / this.seconds) * width >= 64) ?? this.seconds;
-    const places = step < 0.1 ? 2 : step < 1 ? 1 : 0;
-    return Array.from({ length: Math.floor(this.seconds / step + 1e-9) + 1 }, (_, i) => {
-      const x = ((i * step) / this.seconds) * width;
-      return svgElement("text", {
-        x, y: this.height - 6, "text-anchor": i === 0 ? "start" : x > width - 24 ? "end" : "middle", fill: theme.muted,
-        "font-size": 12, "font-family": theme.font,
-      }, `${(i * step).toFixed(places)} s`);
-    });
-  }
-
-  /** @param {number} share the position in the sound from 0 to 1; -1 hides it */
-  head(share) {
-    const line = this.svg.querySelector(".heed-playhead");
-    const x = share * this.svg.clientWidth;
-    for (const [name, value] of Object.entries({ x1: x, x2: x, visibility: share < 0 ? "hidden" : "visible" })) {
-      line?.setAttribute(name, String(value));
-    }
+  /** @param {number} seconds the position of the player; −1 if it stopped */
+  moved(seconds) {
+    this.playButton.textContent = seconds < 0 ? "Play the sound" : "Stop";
+    const x = (seconds / this.seconds) * this.svg.clientWidth;
+    set(this.svg.querySelector(".heed-playhead"), { x1: x, x2: x, visibility: seconds < 0 ? "hidden" : "visible" });
   }
 
   mark() {
     const width = this.svg.clientWidth / this.frames;
-    const box = this.svg.querySelector(".heed-cursor");
-    const x = this.cursor * width;
-    for (const [name, value] of Object.entries({ x, width: Math.max(width, 1.5), visibility: this.cursor < 0 ? "hidden" : "visible" })) {
-      box?.setAttribute(name, String(value));
-    }
+    set(this.svg.querySelector(".heed-cursor"), {
+      x: this.cursor * width, width: Math.max(width, 1.5), visibility: this.cursor < 0 ? "hidden" : "visible",
+    });
     const maximum = argmax(matrixOf(1, this.frames, this.weights), 0);
     const frame = this.cursor >= 0 ? this.cursor : maximum;
+    this.partButton.hidden = !this.part || !this.player.sound;
+    const part = this.part && this.cursor < 0 ? `; 90 % from ${this.part[0].toFixed(2)} to ${this.part[1].toFixed(2)} s` : "";
     this.readout.classList.toggle("heed-idle", this.cursor < 0);
     this.readout.textContent = frame < 0 ? "All weights are 0."
-      : `${this.cursor < 0 ? "Largest: " : ""}${this.time(frame)} to ${this.time(frame + 1)} s, ${formatWeight(this.weights[frame])}`;
+      : `${this.cursor < 0 ? "Largest: " : ""}${this.time(frame)} to ${this.time(frame + 1)} s, ${formatWeight(this.weights[frame])}${part}`;
   }
 
   /** @param {number} frame */
@@ -254,9 +196,18 @@ class TimeView {
 
   drawing() {
     const width = 800;
-    const size = { width, height: this.height, viewBox: `0 0 ${width} ${this.height}` };
+    const { height } = this.layout;
+    const size = { width, height, viewBox: `0 0 ${width} ${height}` };
     return serializeSvg(svgElement("svg", size, svgElement("rect", { ...size, fill: PRINT_THEME.surface }), ...this.layers(width, PRINT_THEME)));
   }
+}
+
+/**
+ * @param {Element | null} shown
+ * @param {Record<string, string | number>} attributes
+ */
+function set(shown, attributes) {
+  for (const [name, value] of Object.entries(attributes)) shown?.setAttribute(name, String(value));
 }
 
 /**

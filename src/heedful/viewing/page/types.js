@@ -86,6 +86,7 @@
  * @property {Schema[]} [anyOf]
  * @property {(string | number)[]} [enum]
  * @property {string} [contentMediaType] the type of the data URI that a text is
+ * @property {number} [maxLength]
  * @property {number} [minItems]
  * @property {number} [maxItems]
  */
@@ -291,6 +292,7 @@
  * @property {HTMLElement} body
  * @property {(matrix: Matrix, row: number, rows: string[]) => void} show
  * @property {() => string | null} drawing the view as SVG on white; null to save the matrix instead
+ * @property {() => void} [playPart] plays the part of the sound that has most of the weight
  */
 
 /**
