@@ -7,11 +7,13 @@
 - ``yesno``: 60 recordings of a man who says eight words, yes or no, which are the file's name
   (OpenSLR 1). Kaldi's split: the first 31 are for training, here 26, and 5 for validation. All of
   them begin with "no", and all test recordings with "yes". The training recordings are therefore
-  also cut at their pauses into six runs of one to seven words each.
+  also cut at their pauses into twelve runs of one to seven words each, with the silence that is
+  before and after the eight words.
 - ``digits``: the Free Spoken Digit Dataset, 3,000 recordings of six speakers, with one speaker held
   out. Recordings of a speaker are joined, with pauses: 3,000 utterances of 1 to 5 digits for
   training, 150 for validation. Tests with the other speaker: ``single.tsv`` (all recordings),
   ``test.tsv`` (200 utterances of 3 to 7 digits), and ``long-N.tsv`` (20 utterances of N digits).
+  ``NAME.times.json`` has the start and the end of each digit in seconds.
 - ``an4``: CMU's AN4 as coefficients: ``train.npz`` and ``test.npz`` with ``frames``, ``lengths``,
   ``low`` and ``step``, and tables of their words. A tenth of the training speakers is for
   validation.
@@ -28,14 +30,14 @@ import soundfile
 from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file
+from heedful.basics.files import atomic_file, write_json
 from heedful.data.readers.sounds import read_sound
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RATE = 8000
 LONG = (10, 20, 30, 50)
 """Digits of the long utterances; the longest of training have 5."""
-_SHORTEST = 0.3
+_SHORTEST, _RUNS = 0.3, 12
 _UTTERANCES = {"train": 3000, "validation": 150, "test": 200}
 
 
@@ -71,17 +73,19 @@ def _runs(files: Sequence[Path], folder: Path) -> list[tuple[str, str]]:
         if min(np.diff(edges)) < _SHORTEST * RATE:
             print(f"{path.name} is not cut: a word would be shorter than {_SHORTEST} seconds")
             continue
-        for number in range(6):
+        for number in range(_RUNS):
             count = int(rng.integers(1, len(words)))
             first = int(rng.integers(len(words) - count + 1))
             name = f"train/{path.stem}-{number}.flac"
-            soundfile.write(folder / name, samples[edges[first] : edges[first + count]], RATE)
+            run = samples[edges[first] : edges[first + count]]
+            silence = samples[: edges[0]], samples[edges[-1] :]
+            soundfile.write(folder / name, np.concatenate([silence[0], run, silence[1]]), RATE)
             rows.append((name, " ".join(words[first : first + count])))
     return rows
 
 
 def pauses(samples: NDArray[Any], words: int) -> list[int]:
-    """Where a recording of words of similar length is cut: its start, the pauses, and its end.
+    """Where a recording of words of similar length is cut: before, between and after the words.
 
     Speech is what has more than a fiftieth of the largest energy. Each cut is where a tenth of a
     second has the least energy, at most 0.2 seconds from where it would be if all words after the
@@ -95,7 +99,8 @@ def pauses(samples: NDArray[Any], words: int) -> list[int]:
     for left in range(words, 1, -1):
         place = cuts[-1] + round((int(spoken[-1]) - cuts[-1]) / left)
         cuts.append(place - 10 + int(smooth[place - 10 : place + 11].argmin()))
-    return [0, *(cut * size for cut in cuts[1:]), len(samples)]
+    edges = [max(0, cuts[0] - 5), *cuts[1:], int(spoken[-1]) + 5]
+    return [edge * size for edge in edges]
 
 
 class Digits:
@@ -115,14 +120,17 @@ class Digits:
         if not self.of:
             raise UserError(f"{source} has no recordings such as 7_theo_0.wav")
 
-    def joined(self, own: Sequence[tuple[int, Path]], count: int) -> tuple[NDArray[Any], str]:
-        """An utterance of so many digits, with pauses of 0.05 to 0.3 seconds."""
-        pieces, words = [self._pause()], []
+    def joined(self, own: Sequence[tuple[int, Path]], count: int) -> tuple[NDArray[Any], list[Any]]:
+        """An utterance of so many digits, with pauses of 0.05 to 0.3 seconds; and each digit's
+        word, start and end."""
+        pieces: list[NDArray[Any]] = [self._pause()]
+        words = []
         for place in self.rng.integers(len(own), size=count):
             digit, path = own[int(place)]
+            start = sum(map(len, pieces)) / RATE
             pieces += [read_sound(path, RATE).samples, self._pause()]
-            words.append(NAMES[digit])
-        return np.concatenate(pieces), " ".join(words)
+            words.append([NAMES[digit], start, start + len(pieces[-2]) / RATE])
+        return np.concatenate(pieces), words
 
     def _pause(self) -> NDArray[Any]:
         """Faint noise, because nothing is silent."""
@@ -135,14 +143,16 @@ class Digits:
     ) -> None:
         """Write a table of utterances and their FLAC files."""
         (self.folder / name).mkdir(parents=True, exist_ok=True)
-        rows = []
+        rows, times = [], []
         for number in range(utterances):
             own = self.of[speakers[number % len(speakers)]]
-            samples, text = self.joined(own, int(self.rng.choice(lengths)))
+            samples, words = self.joined(own, int(self.rng.choice(lengths)))
             path = f"{name}/{number}.flac"
             soundfile.write(self.folder / path, samples, RATE)
-            rows.append((path, text))
+            rows.append((path, " ".join(word for word, *_ in words)))
+            times.append(words)
         write_table(self.folder / f"{name}.tsv", rows)
+        write_json(self.folder / f"{name}.times.json", times)
 
 
 def write_digits(source: Path, folder: Path, held_out: str) -> None:

@@ -17,8 +17,8 @@ FACTORS: dict[str, list[Any]] = {
         "exp-dot", {"name": "soft-capped", "cap": 5.0},
     ],
     "normalizer": [
-        {"name": "softmax", "temperature": 0.5}, "softmax-off-by-one", "sink-softmax", "sparsemax",
-        "entmax15", "entmax", "plain-sum",
+        {"name": "softmax", "temperature": 0.5}, "softmax-off-by-one", "sink-softmax", "smoothed",
+        "sparsemax", "entmax15", "entmax", "plain-sum",
     ],
     "positions": [
         "none", "rotary", "alibi", "t5", {"name": "shaw", "clip": 2}, "transformer-xl",

@@ -66,6 +66,7 @@ NUMERICAL = [
     "normalizers_drawn",
     "normalizers_local",
     "normalizers_sparse",
+    "normalizers_windowed",
     "operators",
     "plugin_model_files",
     "plugin_parts",

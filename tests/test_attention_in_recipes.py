@@ -180,6 +180,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"score": {**LOCATION, "positions": 16}, "positions": "rotary"}, "does not read the keys"),
     ({"score": "coverage"}, "it is only for recurrent decoders"),
     ({"normalizer": "monotonic"}, "it is only for recurrent decoders"),
+    ({"normalizer": "windowed"}, "it is only for recurrent decoders"),
     ({"positions": "learned"}, "set model.positions = 'learned' instead"),
     ({"cross": {"mask": "window"}}, "attention.cross has no mask"),
     ({"query_key_norm": "l2"}, "use it with score=Dot()"),

@@ -24,8 +24,8 @@ FACTORS: dict[str, list[Any]] = {
         {"name": "cosine", "learned": True}, "gaussian", {"name": "location", "positions": 16},
     ],
     "normalizer": [
-        "softmax", "softmax-off-by-one", "sink-softmax", "sparsemax", "entmax15", "entmax",
-        {"name": "local-predictive", "window": 2},
+        "softmax", "softmax-off-by-one", "sink-softmax", "smoothed", "sparsemax", "entmax15",
+        "entmax", {"name": "local-predictive", "window": 2},
     ],
 }  # fmt: skip
 CONVOLUTIONAL = {"embedding_size": 6, "hidden_size": 8, "max_length": 16, "decoder_layers": 2}
@@ -90,7 +90,9 @@ def test_texts_of_a_pair_are_compared(attention: dict[str, Any]) -> None:
     torch.testing.assert_close(padded[1:], alone)
 
 
-@pytest.mark.parametrize("name", ["softmax-off-by-one", "sink-softmax", "sparsemax", "entmax"])
+@pytest.mark.parametrize(
+    "name", ["softmax-off-by-one", "sink-softmax", "smoothed", "sparsemax", "entmax"]
+)
 @pytest.mark.parametrize("kind", ["structured", "apart", "hierarchical"])
 def test_poolings_have_the_normalizer(kind: str, name: str) -> None:
     torch.manual_seed(1)
@@ -141,6 +143,7 @@ def test_additive_scores_compare_words_of_two_texts() -> None:
         (ConvolutionalSettings, {"mask": "window"}, "has one head and no mask"),
         (ConvolutionalSettings, {"normalizer": "sampled-hard"}, "trained by reward"),
         (ConvolutionalSettings, {"normalizer": "local-monotonic"}, "for recurrent decoders"),
+        (ConvolutionalSettings, {"normalizer": "windowed"}, "for recurrent decoders"),
         (DecomposableSettings, {"score": "exp-dot"}, "choose the normalizer plain-sum"),
         (RecurrentEncoderSettings, {"normalizer": "hard"}, "passes no gradient"),
         (RecurrentEncoderSettings, {"heads": 2}, "attention.heads is for pooling = 'latents'"),

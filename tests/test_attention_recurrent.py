@@ -277,6 +277,9 @@ EVERY: dict[str, Callable[[], RecurrentAttention]] = {
     "monotonic": lambda: RecurrentAttention(scores.Energy(DQ, DK, U), n.Monotonic(noise=0.0)),
     "both": lambda: RecurrentAttention(SCORES["location"](), n.Monotonic(noise=0.0)),
     "coverage, sparse": lambda: RecurrentAttention(SCORES["coverage"](), n.Sparsemax()),
+    "coverage, windowed": lambda: RecurrentAttention(
+        SCORES["coverage"](), n.Windowed(1, in_training=True)
+    ),
     "coverage, local-m": lambda: RecurrentAttention(SCORES["coverage"](), n.LocalMonotonic(2)),
     "additive": lambda: RecurrentAttention(scores.Additive(DQ, DK, U)),
 }
@@ -406,6 +409,8 @@ def test_only_a_recurrent_attention_takes_them() -> None:
         Attention(scores.Coverage(4, 4, 4))
     with pytest.raises(ValueError, match=match):
         MultiHeadAttention(8, 2, normalize=n.Monotonic())
+    with pytest.raises(ValueError, match=match):
+        Attention(normalize=n.Windowed())
     with pytest.raises(ValueError, match=match):
         attend(x, x, x, score=scores.LocationAware(4, 4, 4))
     with pytest.raises(TypeError, match="score must be a Score"):

@@ -37,6 +37,7 @@ NORMALIZERS: dict[str, Any] = {
     "entmax": lambda: normalizers.Entmax(1.3, learned=True),
     "off by one": normalizers.SoftmaxOffByOne,
     "sink": lambda: normalizers.SinkSoftmax(2),
+    "smoothed": normalizers.Smoothed,
     "local-m": lambda: normalizers.LocalMonotonic(3),
     "local-p": lambda: normalizers.LocalPredictive(4, 5, 4),
 }

@@ -35,6 +35,7 @@ from heedful.models import (
     SequenceSettings,
     SpeechSettings,
     StorySettings,
+    SynthesisSettings,
     build_caption_model,
     build_encoder,
     build_language_model,
@@ -61,6 +62,8 @@ from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
+from heedful.tasks.synthesis.examples import SpeechFiles
+from heedful.tasks.synthesis.recipe import SpeakingSettings, SynthesisTraining
 from heedful.tasks.texts.recipe import (
     EncoderRecipe,
     HeadSettings,
@@ -393,6 +396,12 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [SpokenFiles],
         "model.": registered(SpeechSettings),
         "training.": [TranscriptionTraining],
+    },
+    "synthesis": {
+        "data.": [SpeechFiles],
+        "model.": registered(SynthesisSettings),
+        "training.": [SynthesisTraining],
+        "decoding.": [SpeakingSettings],
     },
 }
 """Pages with the settings of one task → its tables."""

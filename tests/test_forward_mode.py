@@ -37,6 +37,7 @@ NORMALIZERS: dict[str, Callable[[], normalizers.Normalizer]] = {
     "local-p": lambda: normalizers.LocalPredictive(WIDTH, 4, 2),
     "plain sum": normalizers.PlainSum,
     "sink": normalizers.SinkSoftmax,
+    "smoothed": normalizers.Smoothed,
     "softmax": normalizers.Softmax,
     "softmax off by one": normalizers.SoftmaxOffByOne,
     "sparsemax": normalizers.Sparsemax,

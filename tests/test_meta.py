@@ -41,6 +41,7 @@ NORMALIZERS: dict[str, Callable[[], normalizers.Normalizer]] = {
     "Softmax": lambda: normalizers.Softmax(2.0),
     "SoftmaxOffByOne": normalizers.SoftmaxOffByOne,
     "SinkSoftmax": lambda: normalizers.SinkSoftmax(2),
+    "Smoothed": normalizers.Smoothed,
     "PlainSum": normalizers.PlainSum,
     "Sparsemax": normalizers.Sparsemax,
     "Entmax15": normalizers.Entmax15,

@@ -1,6 +1,7 @@
 """What holds for every normalizer, whatever its mathematics."""
 
 import itertools
+import math
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from heedful.attention import normalizers
 from heedful.attention.normalizers import Normalizer, Queries
 from heedful.attention.normalizers.plain_sum import plain_sum
+from heedful.attention.normalizers.smoothed import smoothed
 from heedful.attention.normalizers.softmax import masked_softmax
 from heedful.attention.normalizers.softmax_off_by_one import softmax_off_by_one
 
@@ -21,6 +23,7 @@ KINDS: dict[str, Callable[[], Normalizer]] = {
     "softmax with temperature": lambda: normalizers.Softmax(temperature=0.7),
     "softmax off by one": normalizers.SoftmaxOffByOne,
     "sink": normalizers.SinkSoftmax,
+    "smoothed": normalizers.Smoothed,
     "plain sum": normalizers.PlainSum,
     "sparsemax": normalizers.Sparsemax,
     "entmax 1.5": normalizers.Entmax15,
@@ -310,6 +313,58 @@ def test_off_by_one_is_a_softmax_with_one_more_key_of_score_zero() -> None:
     assert softmax_off_by_one(torch.full((3,), -200.0).double()).sum() < 1e-80
 
 
+def by_the_formula(scores: Tensor, allowed: Tensor) -> Tensor:
+    """``σ(e_j) / Σ_k σ(e_k)``, key by key; zeros where there are no keys."""
+    rows = []
+    for e, keys in zip(scores, allowed.tolist(), strict=True):
+        parts = [1 / (1 + torch.exp(-one)) for one in e]
+        total = sum(part for part, there in zip(parts, keys, strict=True) if there)
+        rows += [
+            part / total if there else e[0] * 0 for part, there in zip(parts, keys, strict=True)
+        ]
+    return torch.stack(rows).view_as(scores)
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0, -300.0])
+def test_smoothing_is_the_papers_formula(offset: float) -> None:
+    """As long as no exponential overflows, with masked keys and a row without any."""
+    torch.manual_seed(9)
+    scores = (scores_of(6, 5) + offset).detach().requires_grad_()
+    allowed = torch.rand(6, 5) > 0.3
+    allowed[0], allowed[1] = True, False
+    direction = torch.randn(6, 5, dtype=torch.float64)
+    found, expected = smoothed(scores, allowed), by_the_formula(scores, allowed)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, scores, direction),
+        torch.autograd.grad(expected, scores, direction),
+        rtol=1e-7,
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+def test_smoothing_of_large_scores(dtype: torch.dtype) -> None:
+    """Equal weights far above 0; a softmax far below it, where every sigmoid is zero."""
+    above = torch.tensor([3e3, 3e4, 4e3, 6e4], dtype=dtype).requires_grad_()
+    below = torch.tensor([-3e4, -3e4, -4e4, -6e4], dtype=dtype).requires_grad_()
+    weights, few = smoothed(above), smoothed(below)
+    assert weights.tolist() == [0.25] * 4
+    assert few.tolist() == [0.5, 0.5, 0.0, 0.0]
+    (weights[0] + few[0]).backward()
+    assert above.grad is not None
+    assert above.grad.tolist() == [0.0] * 4
+    assert below.grad is not None
+    assert below.grad.tolist() == [0.25, -0.25, 0.0, 0.0]
+
+
+def test_smoothing_lets_a_key_have_at_most_its_sigmoids_share() -> None:
+    """A key with σ = 1 beside n keys with σ = ½ gets 2 / (n + 2), whatever its score."""
+    for n in (1, 2, 6):
+        weights = smoothed(torch.cat([torch.tensor([1e4]), torch.zeros(n)]))
+        assert math.isclose(float(weights[0]), 2 / (n + 2), rel_tol=1e-6)
+
+
 def test_hard_takes_the_first_of_equals() -> None:
     scores = torch.tensor([[1.0, 3.0, 3.0], [3.0, 3.0, 3.0], [0.0, 9.0, 3.0]])
     allowed = torch.tensor([[True] * 3, [False, True, True], [True, False, True]])
@@ -341,7 +396,14 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
         lambda: normalizers.Entmax(torch.full((3,), 1.5))(SCORES),
     ),
     "temperature": (ValueError, "above 0", lambda: normalizers.GumbelStraightThrough(0.0)),
+    "smoothed integers": (TypeError, "scores must be", lambda: smoothed(SCORES.long())),
     "window": (ValueError, "window must be", lambda: normalizers.LocalMonotonic(-1)),
+    "median": (ValueError, "window must be at least 0", lambda: normalizers.Windowed(-1)),
+    "windowed mask": (
+        TypeError,
+        "allowed must be boolean",
+        lambda: normalizers.Windowed()(SCORES[:1], SCORES[:1]),
+    ),
     "gaussian": (ValueError, "window must be", lambda: normalizers.LocalPredictive(2, 2, 0)),
     "widths": (ValueError, "query_dim must be", lambda: normalizers.LocalPredictive(0, 2, 2)),
     "no queries (m)": (

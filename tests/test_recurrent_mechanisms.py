@@ -28,9 +28,9 @@ FACTORS: dict[str, list[Any]] = {
         {"name": "coverage", "largest_fertility": 2.0}, {"name": "location-aware", "width": 3},
     ],
     "normalizer": [
-        {"name": "softmax", "temperature": 0.5}, "softmax-off-by-one", "sink-softmax", "sparsemax",
-        "entmax15", "entmax", "plain-sum", {"name": "local-predictive", "window": 2},
-        "monotonic", {"name": "local-monotonic", "window": 4},
+        {"name": "softmax", "temperature": 0.5}, "softmax-off-by-one", "sink-softmax", "smoothed",
+        "sparsemax", "entmax15", "entmax", "plain-sum", {"name": "local-predictive", "window": 2},
+        "monotonic", {"name": "local-monotonic", "window": 4}, {"name": "windowed", "window": 2},
     ],
     "heads": [
         {}, {"heads": 2}, {"heads": 4, "key_value_heads": 2, "gate": "head"},
@@ -53,7 +53,9 @@ def tables() -> list[dict[str, Any]]:
             row |= {"normalizer": "plain-sum", "score": "exp-dot"}
         if "location" in str(row["score"]) and "query_key_norm" in row:
             del row["query_key_norm"]
-        if any(name in str(row) for name in ("coverage", "location-aware", "monotonic")):
+        if any(
+            name in str(row) for name in ("coverage", "location-aware", "monotonic", "windowed")
+        ):
             row = {key: row[key] for key in ("name", "score", "normalizer")}
         rows.append({**SIZES, **model, "attention": row})
     return rows
@@ -162,6 +164,7 @@ def test_rewards_are_known_from_the_normalizer() -> None:
             "does not read the keys",
         ),
         ({"score": "coverage", "heads": 2}, "has one head"),
+        ({"normalizer": "windowed", "heads": 2}, "has one head"),
         ({"score": "cosine"}, "queries have 8 components and keys 16"),
         ({"score": "exp-dot"}, "choose the normalizer plain-sum"),
         ({"score": {"name": "location", "positions": 3}}, "set positions of the score to 16"),

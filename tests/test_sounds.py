@@ -16,11 +16,11 @@ from transformers import audio_utils
 
 from heedful.basics.errors import UserError
 from heedful.data.readers.sounds import Sound, read_blocks, read_sound, resampled
+from heedful.data.sound_augmentation import masked, warped
 from heedful.data.sound_features import (
     SoundFeatures,
     cepstrum,
     differences,
-    masked,
     mel_filters,
     normalized,
 )
@@ -241,3 +241,45 @@ def test_masks_hide_bands_and_stretches() -> None:
     assert all(own <= length / 2 for own, length in stretches)
     again = masked(features, lengths, **how, generator=torch.Generator().manual_seed(3))
     assert torch.equal(found, again)
+
+
+def test_stretching_moves_bands_and_frames() -> None:
+    """Each band and frame of a warped sound is that of the position it was drawn from."""
+    features = torch.arange(12.0).view(1, 12, 1) + 100 * torch.arange(8.0)  # [1, T, F]
+    lengths = torch.tensor([12])
+    same, count = warped(features, lengths)
+    torch.testing.assert_close(same, features)
+    assert count.tolist() == [12]
+    for seed in range(5):
+        first = 2 * torch.rand(2, 1, generator=torch.Generator().manual_seed(seed)) - 1
+        bands, speed = (1 + 0.3 * first).flatten().tolist()
+        found, count = warped(
+            features,
+            lengths,
+            frequency=0.3,
+            time=0.3,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        assert count.tolist() == [round(12 * speed)] == [found.shape[1]]
+        for t in range(found.shape[1]):
+            for f in range(8):
+                row = min(max((t + 0.5) * 12 / found.shape[1] - 0.5, 0), 11)
+                column = min(max((f + 0.5) / bands - 0.5, 0), 7)
+                assert float(found[0, t, f]) == pytest.approx(row + 100 * column, abs=1e-3)
+
+
+def test_stretched_sounds_of_a_batch_do_not_read_each_other() -> None:
+    generator = torch.Generator().manual_seed(2)
+    features = torch.randn(3, 20, 6, generator=generator)
+    lengths = torch.tensor([20, 7, 1])
+    how = {"frequency": 0.2, "time": 0.4}
+    found, counts = warped(features, lengths, **how, generator=torch.Generator().manual_seed(5))
+    changed = features.clone()
+    for row, length in enumerate(lengths.tolist()):
+        changed[row, length:] = 3.0
+    again, _ = warped(changed, lengths, **how, generator=torch.Generator().manual_seed(5))
+    torch.testing.assert_close(found, again)
+    for row, count in enumerate(counts.tolist()):
+        assert count >= 1
+        assert not found[row, count:].any()
+        assert found[row, :count].any()

@@ -18,12 +18,15 @@ from typer.testing import CliRunner
 
 import heedful
 from heedful.basics.errors import UserError
+from heedful.basics.symbols import BEGIN, END
 from heedful.cli import evaluate, predict, task_commands, view
 from heedful.cli import train as train_command
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
 from heedful.data.readers.sounds import Sound, as_uri, quiet_cuts, read_clips, read_sound
 from heedful.data.sound_features import SoundFeatures
+from heedful.decoding import ShallowFusion
+from heedful.models import TensorState
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import Heard, heard_in
@@ -135,6 +138,8 @@ def test_evaluation_counts_errors(folder: Path) -> None:
     result = invoke("evaluate", str(folder / "run"), "--json")
     assert result.exit_code == 0, result.output
     figures = json.loads(result.stdout)["figures"]
+    again = invoke("evaluate", str(folder / "run"), "--json")  # the scores of the run are read
+    assert again.stdout == result.stdout
     assert figures["word error"]["value"] <= 15
     assert figures["exact"]["value"] >= 60
 
@@ -228,7 +233,7 @@ def test_other_models_train_resume_and_transcribe(
         small |= {"layers": 1, "decoder_layers": 1, "ffn_size": 8, "heads": 2, "convolutions": 1}
     training = {**RECIPE["training"], "max_steps": 4, "checkpoint_every": 2, "validate_every": 2,
                 "schedule": "constant",
-                "masks": {"widest": 3, "longest": 5}}  # fmt: skip
+                "masks": {"widest": 3, "longest": 5}, "warp": {}}  # fmt: skip
     recipe = {**RECIPE, "model": {**model, **small}, "training": training}
     assert heedful.train(recipe, tmp_path / "whole", data=folder)
     short = {**recipe, "training": {**training, "max_steps": 2}}
@@ -297,9 +302,9 @@ def test_masks_change_training_only(folder: Path) -> None:
     )  # fmt: skip
     task = made.build_task(run, model, training, torch.device("cpu"), "float32")
     sounds = made_sounds(next(task.held_out.once()))
-    assert not torch.equal(task._masked(sounds).frames, sounds.frames)
+    assert not torch.equal(task._varied(sounds).frames, sounds.frames)
     model.eval()
-    assert task._masked(sounds) is sounds
+    assert task._varied(sounds) is sounds
 
 
 # Error rates
@@ -510,6 +515,8 @@ def test_wrong_recipes() -> None:
         ({"model": {"kind": "recurrent", "outputs": "ctc"}, "decoding": {"sample": True}},
          "needs a decoder"),
         ({"data": {**RECIPE["data"], "features": {"kind": "mfcc", "coefficients": 90}}}, "exceeds"),
+        ({"data": {**RECIPE["data"], "features": {"kind": "mfcc"}}, "training": {"warp": {}}},
+         "needs bands"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=reason):
             TranscriptionRecipe.model_validate({**RECIPE, **change})
@@ -560,13 +567,95 @@ def test_the_server_transcribes_long_recordings_and_opens_no_files(
     assert trace.status_code == 200, trace.text[:300]
 
 
+SPY = """() => {
+    const own = AudioBufferSourceNode.prototype, start = own.start;
+    window.played = [];
+    own.start = function (...given) { window.played.push(given); start.apply(this, given); };
+}"""
+
+
 @needs_browser()
 def test_the_page_transcribes_a_recording_that_is_chosen(
     chromium: Any, folder: Path, address: str
 ) -> None:
     with opened(chromium, address) as it:
         it.page.set_input_files("input[type=file]", folder / "test0.wav")
-        text = heedful.load(folder / "run").predict([heard_in(str(folder / "test0.wav"))])[0].text
+        [found] = heedful.load(folder / "run").predict([heard_in(str(folder / "test0.wav"))])
+        text = found.text
         it.page.wait_for_selector(f".heed-result dd >> text={text}")
+        words = it.page.locator(".heed-word-button")
+        assert words.all_inner_texts() == text.split()
+        it.page.evaluate(SPY)
+        words.first.click()
+        [[_, offset, seconds]] = it.page.evaluate("window.played")
+        start, end = found.words[0].start, found.words[0].end
+        assert offset == pytest.approx(max(0, (start + end - max(0.15, end - start)) / 2), abs=0.02)
+        assert seconds == pytest.approx(max(0.15, end - start), abs=0.02)
         it.page.click("text=Steps")
         it.page.locator(".heed-token-strip button").first.wait_for()
+
+
+# A language model
+
+
+class Counting:
+    """A language model of bigrams: after each token, only the next one in a cycle is likely."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def start(self, prompts: torch.Tensor) -> TensorState:
+        return TensorState(seen=torch.zeros(len(prompts)))
+
+    def step(self, tokens: torch.Tensor, state: TensorState) -> tuple[torch.Tensor, TensorState]:
+        return F.one_hot((tokens + 1) % self.size, self.size).double(), state
+
+
+def test_fused_probabilities_are_the_products() -> None:
+    torch.manual_seed(1)
+    logits = torch.randn(2, 6).double()
+
+    class Fixed:
+        def start(self, source: Any) -> TensorState:
+            return TensorState(row=torch.arange(2))
+
+        def step(self, tokens: torch.Tensor, state: TensorState) -> Any:
+            return logits, state
+
+    theirs = torch.tensor([0, 1, 2, 3, 5, 4])
+    fused = ShallowFusion(Fixed(), Counting(6), theirs, 0.5)
+    begin = torch.tensor([BEGIN, BEGIN])
+    found, state = fused.step(begin, fused.start(None))
+    language = F.one_hot(torch.tensor(END + 1), 6).double().log_softmax(0)
+    expected = (logits.log_softmax(1) + 0.5 * language[[0, 1, END, 3, 5, 4]]).log_softmax(1)
+    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-6)
+    later, _ = fused.step(torch.tensor([4, 5]), state.select(torch.tensor([0, 1])))
+    # Their tokens are 5 and 4; after 5 comes 0, after 4 comes 5, which is our 4.
+    assert int((later.double() - logits.log_softmax(1))[0].argmax()) == 0
+    assert int((later.double() - logits.log_softmax(1))[1].argmax()) == 4
+    with pytest.raises(ValueError, match="at least 0"):
+        ShallowFusion(Fixed(), Counting(6), theirs, -0.1)
+
+
+def test_a_language_model_changes_the_search(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("high mid low\nhigh mid\n" * 30, encoding="utf-8")
+    recipe = {
+        "task": "language-model",
+        "data": {"train": ["texts.txt"], "validation": ["texts.txt"], "documents": "lines"},
+        "tokeniser": {"kind": "words"},
+        "model": {"kind": "gpt", "layers": 1, "hidden_size": 16, "heads": 2},
+        "training": {"max_steps": 30, "learning_rate": 0.02, "warmup_steps": 5, "threads": 1,
+                     "batch_tokens": 256, "precision": "float32", "device": "cpu"},
+    }  # fmt: skip
+    assert heedful.train(recipe, tmp_path / "lm", data=tmp_path)
+    run, name = str(folder / "run"), str(folder / "test2.wav")
+    alone = invoke("transcribe", run, name)
+    same = invoke("transcribe", run, name, "--language-model", str(tmp_path / "lm"),
+                  "--language-weight", "0")  # fmt: skip
+    assert same.exit_code == 0, same.exception
+    assert same.stdout == alone.stdout
+    led = invoke("transcribe", run, name, "--language-model", str(tmp_path / "lm"),
+                 "--language-weight", "30")  # fmt: skip
+    assert led.stdout.startswith("high mid")
+    wrong = invoke("transcribe", run, name, "--language-model", run)
+    assert "no language model" in str(wrong.exception)

@@ -181,6 +181,7 @@ def _normalizers() -> dict[str, Mechanism]:
         "temperature": _normalizer(n.Softmax(0.3), n.Softmax(0.3)),
         "off-by-one": _normalizer(n.SoftmaxOffByOne(), n.SoftmaxOffByOne()),
         "sink": _normalizer(toy.sinks(), n.SinkSoftmax()),
+        "smoothed": _normalizer(n.Smoothed(), n.Smoothed()),
         "plain-sum": _normalizer(n.PlainSum(), n.PlainSum()),
         "sparsemax": _normalizer(n.Sparsemax(), n.Sparsemax()),
         "entmax15": _normalizer(n.Entmax15(), n.Entmax15()),
@@ -193,6 +194,11 @@ def _normalizers() -> dict[str, Mechanism]:
             lambda: toy.recurrent(scores.ScaledDot(), n.Monotonic(noise=0.0)),
             scores.ScaledDot(),
             n.Monotonic(noise=0.0),
+        ),
+        "windowed": _recurrent(
+            lambda: toy.recurrent(scores.ScaledDot(), n.Windowed(1, in_training=True)),
+            scores.ScaledDot(),
+            n.Windowed(32, in_training=True),
         ),
         "local-p": _normalizer(toy.local_predictive(), n.LocalPredictive(D, D, window=32)),
     }

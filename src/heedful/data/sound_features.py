@@ -5,7 +5,6 @@ Shapes: N samples, T frames, S frequencies, M mel bands, C coefficients, F featu
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -99,8 +98,7 @@ class SoundFeatures(Settings):
         The Fourier transform of windows (Hann) of the power of two that is not shorter, of the
         samples mirrored at both ends.
         """
-        width, hop = round(self.window * self.rate), max(1, round(self.step * self.rate))
-        size = 1 << math.ceil(math.log2(width))
+        size, hop, width = self.sizes
         # Mirroring needs more samples than half a window.
         short = size // 2 + 1 - len(samples)
         if short > 0:
@@ -109,12 +107,21 @@ class SoundFeatures(Settings):
         spectrum = torch.stft(
             samples, size, hop, width, window, center=True, pad_mode="reflect", return_complex=True
         )
-        energies = spectrum.abs().square().T @ self._filters(size).to(samples.dtype)
+        energies = spectrum.abs().square().T @ self.filters.to(samples.dtype)
         return energies.clamp(min=_FLOOR).log()
 
-    def _filters(self, size: int) -> Tensor:
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Samples of a Fourier transform, of a step and of a window."""
+        width, hop = round(self.window * self.rate), max(1, round(self.step * self.rate))
+        return 1 << math.ceil(math.log2(width)), hop, width
+
+    @property
+    def filters(self) -> Tensor:
+        """The mel filters ``[S, M]``, float64."""
         top = self.rate / 2 if self.highest is None else self.highest
-        return torch.from_numpy(mel_filters(size // 2 + 1, self.rate, self.bands, self.lowest, top))
+        frequencies = self.sizes[0] // 2 + 1
+        return torch.from_numpy(mel_filters(frequencies, self.rate, self.bands, self.lowest, top))
 
 
 @functools.lru_cache(maxsize=8)
@@ -182,46 +189,3 @@ def normalized(features: Tensor) -> Tensor:
     spread = centred.square().mean(0).sqrt()
     varying = centred / spread.clamp(min=_SMALL)
     return torch.where(spread > _SMALL, varying, torch.zeros_like(centred))
-
-
-def masked(
-    features: Tensor,
-    lengths: Sequence[int],
-    *,
-    bands: tuple[int, int],
-    frames: tuple[int, int],
-    most: float = 1.0,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """SpecAugment: some bands, and some stretches of time, of each sound become 0.
-
-    Each width is drawn evenly from 0 to the largest one, and then its place. A stretch is at most
-    a share of the sound's frames.
-
-    Args:
-        features: ``[B, T, F]``, with mean 0, padded.
-        lengths: frames of each sound.
-        bands: how many masks of bands, and the width of the largest one.
-        frames: how many masks of time, and the width of the largest one.
-        most: the largest share of a sound's frames in a mask of time.
-        generator: draws the masks.
-
-    Source: Park et al. 2019, "SpecAugment: A Simple Data Augmentation Method for Automatic Speech
-    Recognition", section 2; the time is not warped.
-    """
-    batch, longest, width = features.shape
-    sizes = torch.tensor(list(lengths), dtype=torch.float32)
-    hidden = torch.zeros(batch, longest, width, dtype=torch.bool)
-    for (count, largest), limits, axis in (
-        (bands, torch.full((batch,), float(width)), 2),
-        (frames, sizes, 1),
-    ):
-        cap = limits * most if axis == 1 else limits
-        for _ in range(count):
-            drawn = torch.rand(2, batch, generator=generator)
-            wide = (drawn[0] * (torch.minimum(cap, torch.tensor(float(largest))) + 1)).floor()
-            first = (drawn[1] * (limits - wide + 1)).floor()
-            places = torch.arange(features.shape[axis])
-            inside = (places >= first[:, None]) & (places < (first + wide)[:, None])
-            hidden |= inside[:, None, :] if axis == 2 else inside[:, :, None]
-    return features.masked_fill(hidden.to(features.device), 0.0)

@@ -7,6 +7,7 @@ from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.search import search, search_stream
 from heedful.decoding.search_loop import NewSources
+from heedful.decoding.shallow_fusion import ShallowFusion
 
 __all__ = [
     "Decodable",
@@ -16,6 +17,7 @@ __all__ = [
     "Joinable",
     "NewSources",
     "SearchOptions",
+    "ShallowFusion",
     "State",
     "length_penalty",
     "search",

@@ -21,10 +21,10 @@ class Figure(NamedTuple):
 
     def recorded(self) -> dict[str, Any]:
         """The figure as recorded in ``scores.jsonl``."""
-        kept = {"value": self.value, "low": self.low}
-        if self.signature is None:
-            return kept
-        return kept | {"high": self.high, "signature": self.signature}
+        kept: dict[str, Any] = {"value": self.value, "low": self.low}
+        if self.low is not None or self.signature is not None:
+            kept["high"] = self.high
+        return kept if self.signature is None else kept | {"signature": self.signature}
 
 
 @dataclass(frozen=True)

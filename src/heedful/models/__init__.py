@@ -31,6 +31,8 @@ from heedful.models import (
     speech_transformer,
     story_machine,
     story_transformer,
+    synthesis_recurrent,
+    synthesis_transformer,
     turing_machine,
 )
 from heedful.models.captions import CaptionModel, Scenes
@@ -48,6 +50,7 @@ from heedful.models.registry import (
     SequenceSettings,
     SpeechSettings,
     StorySettings,
+    SynthesisSettings,
     build_caption_model,
     build_encoder,
     build_image_model,
@@ -56,12 +59,14 @@ from heedful.models.registry import (
     build_sequence_model,
     build_speech_model,
     build_story_model,
+    build_synthesis_model,
     register_model,
     registered,
 )
 from heedful.models.sequences import SequenceModel
 from heedful.models.speech import Annotations, Sounds, SpeechModel
 from heedful.models.stories import StoryModel, StoryOutput
+from heedful.models.synthesis import Spectrogram, SynthesisModel
 
 MODULES = (
     copying,
@@ -92,6 +97,8 @@ MODULES = (
     image_transformer,
     speech_recurrent,
     speech_transformer,
+    synthesis_recurrent,
+    synthesis_transformer,
 )
 """The modules that register the built-in models."""
 
@@ -116,11 +123,14 @@ __all__ = [
     "Sequences",
     "Sounds",
     "Source",
+    "Spectrogram",
     "SpeechModel",
     "SpeechSettings",
     "StoryModel",
     "StoryOutput",
     "StorySettings",
+    "SynthesisModel",
+    "SynthesisSettings",
     "TensorState",
     "TextEncoder",
     "build_caption_model",
@@ -131,6 +141,7 @@ __all__ = [
     "build_sequence_model",
     "build_speech_model",
     "build_story_model",
+    "build_synthesis_model",
     "register_model",
     "registered",
 ]

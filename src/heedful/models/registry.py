@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.basics.limits import MOST_FACTS, MOST_POSITIONS
+from heedful.basics.limits import MOST_FACTS, MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.models.captions import CaptionModel
 from heedful.models.encoders import TextEncoder
@@ -24,6 +24,7 @@ from heedful.models.pairs import PairModel
 from heedful.models.sequences import SequenceModel
 from heedful.models.speech import SpeechModel
 from heedful.models.stories import StoryModel
+from heedful.models.synthesis import SynthesisModel
 
 M = TypeVar("M", bound=nn.Module)
 S = TypeVar("S", bound="ModelSettings")
@@ -170,22 +171,44 @@ class SpeechSettings(ModelSettings):
         raise NotImplementedError
 
 
+class SynthesisSettings(ModelSettings):
+    """Base of the settings of models that synthesise speech; such a model is a
+    :class:`SynthesisModel`."""
+
+    frames_per_step: int = Field(3, ge=1, le=100)
+    """Frames that a step predicts, the reduction factor r."""
+    prenet_size: int = Field(128, ge=1, le=MOST_WIDTH)
+    """Width of the two layers through which the decoder reads its last frame."""
+    prenet_dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout after each of them."""
+    prenet_always: bool = True
+    """Whether that dropout is on in inference, too; a seed determines what is dropped."""
+    postnet_layers: int = Field(5, ge=0, le=MOST_LAYERS)
+    """Convolutions whose output is added to the predicted frames; 0 for none."""
+    postnet_channels: int = Field(256, ge=1, le=MOST_WIDTH)
+    """Their channels."""
+    convolution_dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout after each convolution of the encoder and the post-net."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout on the outputs of the encoder and the decoder."""
+
+
 def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module]) -> None:
     """Add a model that recipes can name.
 
     Args:
         settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
             :class:`EncoderSettings`, :class:`LanguageSettings`, :class:`SequenceSettings`,
-            :class:`StorySettings`, :class:`ImageSettings`, :class:`CaptionSettings` or
-            :class:`SpeechSettings`.
+            :class:`StorySettings`, :class:`ImageSettings`, :class:`CaptionSettings`,
+            :class:`SpeechSettings` or :class:`SynthesisSettings`.
         build: builds the model from the settings and the sizes of the source and target
             vocabularies; for encoders and language models, from the settings and the size of the
             vocabulary; for models of sequences, from the settings and the widths of inputs and
             outputs; for models of stories, from the settings, the size of the vocabulary and the
             symbols of the answers; for models of images, from the settings, the shape of the images
             and the number of classes; for captions, from the settings, the shape of the images and
-            the size of the vocabulary; for transcriptions, from the settings, the width of a frame
-            and the size of the vocabulary. Usually the model's class.
+            the size of the vocabulary; for transcription and synthesis, from the settings, the
+            width of a frame and the size of the vocabulary. Usually the model's class.
 
     Raises:
         TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
@@ -208,8 +231,8 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     if family is settings:
         raise TypeError(
             f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings, "
-            "LanguageSettings, SequenceSettings, StorySettings, ImageSettings, CaptionSettings "
-            "or SpeechSettings"
+            "LanguageSettings, SequenceSettings, StorySettings, ImageSettings, CaptionSettings, "
+            "SpeechSettings or SynthesisSettings"
         )
     if not isinstance(_default_kind(settings), str):
         raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
@@ -326,6 +349,19 @@ def build_speech_model(settings: SpeechSettings, features: int, vocabulary: int)
         vocabulary: number of symbols.
     """
     return _build(settings, SpeechModel, features, vocabulary)
+
+
+def build_synthesis_model(
+    settings: SynthesisSettings, bands: int, vocabulary: int
+) -> SynthesisModel:
+    """Build the model of the settings, with new weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        bands: width of a frame.
+        vocabulary: number of symbols.
+    """
+    return _build(settings, SynthesisModel, bands, vocabulary)
 
 
 def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:

@@ -55,9 +55,7 @@ def make_application(
         split_sentences: whether to split lines into sentences and translate each; requests to
             ``/api/…`` can override it.
     """
-    limits = limits or Limits()
-    if "body" not in limits.model_fields_set and any(one.spec.media_fields for one in models):
-        limits = limits.model_copy(update={"body": MEDIA_BODY})
+    limits = _limits_for(models, limits or Limits())
     metrics, state = Metrics(), State()
     engine = Engine(
         queue=limits.queue,
@@ -94,6 +92,13 @@ def make_application(
             allow_headers=["Authorization", "Content-Type"],
         )
     return app
+
+
+def _limits_for(models: Sequence[Served], limits: Limits) -> Limits:
+    """Limits with :data:`MEDIA_BODY` if a model reads images or sounds and no other is given."""
+    if "body" in limits.model_fields_set or not any(one.spec.media_fields for one in models):
+        return limits
+    return limits.model_copy(update={"body": MEDIA_BODY})
 
 
 def _make_app(engine: Engine) -> FastAPI:

@@ -136,8 +136,8 @@ def trace_key(handler: RequestHandler, body: TraceRequest) -> TraceKey:
     if body.source is not None and body.input is not None:
         raise RefusedError(400, "give source or input, not both")
     model = handler.models.choose_traced(body.model)
-    given = collect_texts(body.input, model.spec.media_fields)
-    handler.check_texts([body.source or "", body.target or "", *given])
+    texts = collect_texts(body.input, model.spec.media_fields)
+    handler.check_texts([body.source or "", body.target or "", *texts])
     try:
         model.check_trace(body.source or "", body.options)
     except UserError as error:

@@ -21,9 +21,11 @@ from heedful.attention.normalizers.registry import (
 )
 from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.attention.normalizers.sink_softmax import SinkSoftmax, sink_softmax
+from heedful.attention.normalizers.smoothed import Smoothed
 from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
 from heedful.attention.normalizers.sparsemax import Sparsemax, sparsemax
+from heedful.attention.normalizers.windowed import Windowed
 
 __all__ = [
     "Draw",
@@ -41,9 +43,11 @@ __all__ = [
     "RecurrentNormalizer",
     "SampledHard",
     "SinkSoftmax",
+    "Smoothed",
     "Softmax",
     "SoftmaxOffByOne",
     "Sparsemax",
+    "Windowed",
     "build_normalizer",
     "entmax15",
     "entmax_bisect",

@@ -15,9 +15,11 @@ from heedful.attention.normalizers.monotonic import Monotonic
 from heedful.attention.normalizers.plain_sum import PlainSum
 from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.attention.normalizers.sink_softmax import SinkSoftmax
+from heedful.attention.normalizers.smoothed import Smoothed
 from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
 from heedful.attention.normalizers.sparsemax import Sparsemax
+from heedful.attention.normalizers.windowed import Windowed
 
 BuildNormalizer = Callable[[int], Normalizer]
 """Builds a normalizer for the scores of this number of heads."""
@@ -75,6 +77,7 @@ for _kind in (
     Softmax.Settings,
     SoftmaxOffByOne.Settings,
     SinkSoftmax.Settings,
+    Smoothed.Settings,
     Sparsemax.Settings,
     Entmax15.Settings,
     Entmax.Settings,
@@ -85,5 +88,6 @@ for _kind in (
     LocalMonotonic.Settings,
     LocalPredictive.Settings,
     Monotonic.Settings,
+    Windowed.Settings,
 ):
     _builders.add(str(_kind.model_fields["name"].default), _kind, _OfHeads)

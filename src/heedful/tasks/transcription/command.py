@@ -39,6 +39,8 @@ class TranscribeOptions:
         heedful transcribe runs/digits call.wav --json --nbest 3
 
         heedful transcribe runs/digits talk.ogg --subtitles srt -o talk.srt
+
+        heedful transcribe runs/digits call.wav --language-model runs/letters
     """
 
     run: Annotated[Path, typer.Argument(help="A run that transcribes sounds.")]
@@ -60,6 +62,16 @@ class TranscribeOptions:
     nbest: Annotated[
         int, typer.Option("--nbest", help="Texts of each recording in the JSON output.")
     ] = 1
+    language_model: Annotated[
+        Path | None,
+        typer.Option(
+            "--language-model",
+            help="A run of a language model over the same units, for the search.",
+        ),
+    ] = None
+    language_weight: Annotated[
+        float, typer.Option("--language-weight", min=0.0, help="Weight of the language model.")
+    ] = 0.3
     trace: TraceFile = None
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -86,6 +98,8 @@ def run(options: TranscribeOptions) -> None:
     if options.beam is not None:
         own["beam"] = options.beam
     predictor.options = check(SearchOptions, own, "the options")
+    if options.language_model is not None:
+        _use_language(predictor, options)
     paths = lines_of(options.files)
     for name, given in (("--trace", options.trace), ("--subtitles", options.subtitles)):
         if given is not None:
@@ -97,6 +111,17 @@ def run(options: TranscribeOptions) -> None:
     else:
         lines = _lines(predictor.predict, paths, options.json)
     write_lines(lines, options.output, "transcription")
+
+
+def _use_language(predictor: Any, options: TranscribeOptions) -> None:
+    from heedful.tasks.spec import spec_of_run
+
+    assert options.language_model is not None
+    _, spec = spec_of_run(options.language_model)
+    if spec.name != "language-model":
+        raise UserError(f"{options.language_model} is a run for {spec.name}, no language model")
+    generator = spec.load(options.language_model, device=options.device)
+    predictor.with_language(generator, options.language_weight)
 
 
 def _only(paths: Iterable[str], option: str) -> list[str]:

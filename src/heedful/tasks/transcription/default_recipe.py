@@ -33,15 +33,7 @@ def choose(
 
     refuse_pipe(paths, _PIPE)
     files = SpokenFiles(train=paths, sounds=sounds or "")
-    rates: Counter[int] = Counter()
-    seconds = 0.0
-    for one in files.read(find_data(paths, folder), encoding):
-        found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
-        rates[found.rate] += 1
-        seconds += found.seconds
-    if not rates:
-        raise UserError(f"{', '.join(paths)}: no recordings to train on")
-    rate = min(_HIGHEST, rates.most_common(1)[0][0])
+    rate, seconds = _measured(files, find_data(paths, folder), encoding)
     steps = max(300, min(20_000, round(_PASSES * seconds * 100 / _BATCH_FRAMES)))
     every = max(50, steps // 20)
     return {
@@ -78,3 +70,20 @@ def choose(
             "checkpoint_every": every,
         },
     }
+
+
+def _measured(files: SpokenFiles, paths: list[str], encoding: str | None) -> tuple[int, float]:
+    """The most common rate, at most :data:`_HIGHEST`, and the seconds of all recordings.
+
+    Raises:
+        UserError: there are none, or one cannot be read.
+    """
+    rates: Counter[int] = Counter()
+    seconds = 0.0
+    for one in files.read(paths, encoding):
+        found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
+        rates[found.rate] += 1
+        seconds += found.seconds
+    if not rates:
+        raise UserError(f"{', '.join(paths)}: no recordings to train on")
+    return min(_HIGHEST, rates.most_common(1)[0][0]), seconds

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from heedful.attention import watch
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
 from heedful.data.listed_vocabularies import ListedVocabulary
@@ -19,12 +20,14 @@ from heedful.decoding.ctc import best_path, prefix_search
 from heedful.inference import Axis, Media, Trace
 from heedful.inference.alignment import rows_of
 from heedful.inference.fusing import searched
+from heedful.inference.generator import Generator
 from heedful.inference.time_alignment import monotonic_positions
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
 from heedful.models import Annotations, Sounds, SpeechModel
 from heedful.models.speech import BLANK
 from heedful.tasks.column_predictor import ColumnPredictor
 from heedful.tasks.sound_input import Heard, Part, features_of
+from heedful.tasks.transcription.language import Language
 from heedful.tasks.transcription.texts import spaced, vocabulary_of
 
 _AT_ONCE = 16
@@ -69,9 +72,19 @@ class Transcript(NamedTuple):
 
 
 def find_texts(
-    model: SpeechModel, heard: Annotations, options: SearchOptions
+    model: SpeechModel,
+    heard: Annotations,
+    options: SearchOptions,
+    language: Language | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses for sounds, in evaluation mode: by the decoder, or by CTC without one."""
+    """The best hypotheses for sounds, in evaluation mode: by the decoder, or by CTC without one.
+
+    Args:
+        model: the model.
+        heard: its annotations of the sounds.
+        options: settings of the search.
+        language: a language model for the decoder.
+    """
     if not model.has_decoder:
         emissions = model.emissions(heard).cpu()
         rows = [own[:length] for own, length in zip(emissions, heard.lengths.tolist(), strict=True)]
@@ -82,7 +95,7 @@ def find_texts(
     limits = torch.full((len(heard.lengths),), model.max_length, device=device)
     with without_contention(device):
         return search(
-            searched(_Heard(model)),
+            searched(_Heard(model)) if language is None else language.fused(_Heard(model)),
             heard,
             rows=len(heard.lengths),
             options=options,
@@ -160,12 +173,31 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
     Attributes:
         options: the settings of the search, initially those of the recipe.
+        language: a language model for the search; see :meth:`with_language`.
     """
 
     def __init__(self, *given: Any, **how: Any) -> None:
         super().__init__(*given, **how)
         self.options: SearchOptions = self.recipe.decoding
+        self.language: Language | None = None
         self.features, self.vocabulary = features_of(self.known), vocabulary_of(self.known)
+
+    def with_language(self, generator: Generator, weight: float) -> None:
+        """Search with a language model (:class:`heedful.decoding.ShallowFusion`).
+
+        Args:
+            generator: a run for language modelling over the same units.
+            weight: β, the exponent of its probabilities.
+
+        Raises:
+            UserError: the vocabularies do not fit, or the model has no decoder.
+        """
+        if not self.model.has_decoder:
+            raise UserError(
+                "a language model needs a decoder with attention: model.outputs = 'attention' or "
+                "'both'"
+            )
+        self.language = Language.of(generator, self.vocabulary, weight, self.device)
 
     @property
     def seconds(self) -> float:
@@ -190,7 +222,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         frames = pad_sequence([part.features for part in parts], batch_first=True)
         lengths = torch.tensor([len(part.features) for part in parts])
         heard = self.model.listen(Sounds(frames.to(self.device), lengths.to(self.device)))
-        hypotheses = find_texts(self.model, heard, self.options)
+        hypotheses = find_texts(self.model, heard, self.options, self.language)
         tokens = [own[0].tokens for own in hypotheses]
         places = token_positions(self.model, heard, tokens)
         made = zip(parts, hypotheses, places, strict=True)
@@ -222,7 +254,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         )
         with self.ready():
             listened = self.model.listen(sounds)
-            [[best, *_]] = find_texts(self.model, listened, self.options)
+            [[best, *_]] = find_texts(self.model, listened, self.options, self.language)
         count = int(listened.lengths)
         sound = None if part.sound is None else Media.sound(*_tensor(part.sound))
         time = Axis("time", extent=(count, count * self.seconds), media=sound)

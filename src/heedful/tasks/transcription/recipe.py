@@ -27,6 +27,15 @@ class MaskSettings(Settings):
     """The largest share of a sound's frames in a mask of time."""
 
 
+class WarpSettings(Settings):
+    """Training sounds as if from other voices, and at other speeds."""
+
+    frequency: float = Field(0.1, ge=0, lt=1)
+    """Bands are stretched by a random factor of up to so much more or less; needs mel bands."""
+    time: float = Field(0.1, ge=0, lt=1)
+    """Time is stretched by a random factor of up to so much more or less."""
+
+
 class TranscriptionTraining(LoopSettings):
     """The settings of the training loop."""
 
@@ -38,6 +47,8 @@ class TranscriptionTraining(LoopSettings):
     """λ, the weight of CTC with ``model.outputs = "both"``; that of the decoder is 1 − λ."""
     masks: MaskSettings | None = None
     """SpecAugment."""
+    warp: WarpSettings | None = None
+    """Other voices and speeds."""
     validation_sounds: int = Field(300, ge=0)
     """Number of validation sounds that are transcribed for error rates; 0 for none."""
     samples: int = Field(3, ge=0)
@@ -61,6 +72,12 @@ class TranscriptionRecipe(Recipe):
         if self.training.choose_by != "loss" and not self.training.validation_sounds:
             raise ValueError(
                 f"choose_by = '{self.training.choose_by}' needs validation_sounds above 0"
+            )
+        warp, features = self.training.warp, self.data.features
+        if warp is not None and warp.frequency and (features.kind != "log-mel" or features.deltas):
+            raise ValueError(
+                "training.warp.frequency needs bands: data.features.kind = 'log-mel' without "
+                "deltas; or set it to 0"
             )
         if self.decoding.sample and not self.model.has_decoder:
             raise ValueError("decoding.sample needs a decoder: model.outputs = 'attention'")

@@ -19,7 +19,7 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.batching import FEWEST
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.positions import SINGLE, Position, Rank
-from heedful.data.sound_features import masked
+from heedful.data.sound_augmentation import masked, warped
 from heedful.data.store import Store
 from heedful.inference.inference_mode import ready
 from heedful.kernels.cross_entropy import cross_entropy
@@ -118,7 +118,7 @@ class TranscriptionTask(ColumnTask):
     def batch_loss(self, batch: ColumnBatch) -> Loss:
         """The sum over the target tokens. The part ``loss`` is the cross-entropy of the decoder, or
         the loss of CTC without a decoder; ``ctc`` is the loss of CTC beside a decoder."""
-        sounds, texts = self._masked(sounds_of(batch)), Texts.of(batch)
+        sounds, texts = self._varied(sounds_of(batch)), Texts.of(batch)
         heard = self.model.listen(sounds)
         tokens = int(texts.lengths.sum()) + len(texts.lengths)
         if not self.model.has_decoder:
@@ -138,10 +138,15 @@ class TranscriptionTask(ColumnTask):
             parts, weights = {**parts, "ctc": own.detach()}, {**weights, "ctc": tokens}
         return Loss(total, parts, weights)
 
-    def _masked(self, sounds: Sounds) -> Sounds:
-        """Sounds with SpecAugment in training."""
-        masks = self.settings.masks
-        if masks is None or not self.model.training:
+    def _varied(self, sounds: Sounds) -> Sounds:
+        """Sounds as the recipe changes them in training."""
+        masks, warp = self.settings.masks, self.settings.warp
+        if not self.model.training:
+            return sounds
+        if warp is not None:
+            own = warped(*sounds, frequency=warp.frequency, time=warp.time)
+            sounds = Sounds(*own)
+        if masks is None:
             return sounds
         frames = masked(
             sounds.frames,
@@ -153,10 +158,12 @@ class TranscriptionTask(ColumnTask):
         return sounds._replace(frames=frames)
 
     def _ctc(self, heard: Annotations, texts: Texts) -> Tensor:
-        """The sum of −log p of the texts by CTC."""
+        """The sum of −log p of the texts by CTC; 0 for a sound that ``training.warp`` makes too
+        short for its text."""
         emissions = self.model.emissions(heard).transpose(0, 1)  # [S, B, V]
+        lengths = heard.lengths, texts.lengths
         loss: Tensor = F.ctc_loss(
-            emissions, texts.tokens, heard.lengths, texts.lengths, BLANK, reduction="sum"
+            emissions, texts.tokens, *lengths, BLANK, reduction="sum", zero_infinity=True
         )
         return loss
 

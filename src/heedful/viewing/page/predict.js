@@ -2,7 +2,7 @@
 
 import { imageField } from "./image_field.js";
 import { selectField, element, debounce, isAbortError, messageOf } from "./elements.js";
-import { formatSigned } from "./matrices.js";
+import { resultRows } from "./result_view.js";
 import { soundField } from "./sound_field.js";
 import { ModelChooser } from "./text_input.js";
 
@@ -15,9 +15,11 @@ import { ModelChooser } from "./text_input.js";
 const PAUSE = 350;
 
 /**
- * A field of the form: its element, its input, its value (undefined if it is empty), and what to do after its input was restored.
+ * A field of the form: its element, its input, its value (undefined if it is empty), what to do after its input was restored, and what plays a
+ * part of its sound.
  * @typedef {{
  *   body: HTMLElement, input: HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement, value: () => unknown, restored?: () => void,
+ *   play?: import("./result_view.js").Play,
  * }} Field
  */
 
@@ -116,27 +118,12 @@ class Predict {
   /** @param {Record<string, unknown>} found */
   show(found) {
     this.output.hidden = false;
-    const rows = Object.entries(found).map(([name, value]) => [name, formatValue(value)]);
-    this.result.replaceChildren(...rows.flatMap(([name, text]) => [
-      element("dt", {}, titleOf(name)), element("dd", { dir: "auto" }, ...text.split("\n").map((line) => element("div", {}, line))),
+    const rows = resultRows(found, this.fields.find(([, { play }]) => play)?.[1].play);
+    this.result.replaceChildren(...rows.flatMap(([name, , shown]) => [
+      element("dt", {}, titleOf(name)), element("dd", { dir: "auto" }, ...shown),
     ]));
     this.page.announce(rows.map(([name, text]) => `${titleOf(name)}: ${text}`).join("; "));
   }
-}
-
-/**
- * A value as text: the entries of a list of objects or lists have a line each, those of other lists a comma between them.
- * @param {unknown} value
- * @returns {string}
- */
-function formatValue(value) {
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : formatSigned(value, 4);
-  if (typeof value === "string") return value;
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  if (!Array.isArray(value)) return Object.values(value).map(formatValue).join(" ");
-  const nested = value.some((one) => typeof one === "object" && one !== null);
-  const parts = value.map((one) => (Array.isArray(one) ? one.map(formatValue).join(" · ") : formatValue(one)));
-  return parts.join(nested ? "\n" : ", ");
 }
 
 /**

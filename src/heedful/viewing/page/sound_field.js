@@ -7,7 +7,7 @@ import { SoundPlayer, decodeSound } from "./sound_player.js";
 import { waveformPath } from "./spectrogram.js";
 import { encodeWav } from "./wav.js";
 
-/** @typedef {{body: HTMLElement, input: HTMLInputElement, value: () => unknown, restored: () => void}} Field */
+/** @typedef {{body: HTMLElement, input: HTMLInputElement, value: () => unknown, restored: () => void, play: import("./result_view.js").Play}} Field */
 
 /** The longest recording in seconds. As WAV in base64 it has 1.9 MB, less than the default limit of a request (2 MiB). */
 const MOST_SECONDS = 45;
@@ -260,5 +260,11 @@ function megabytes(bytes) {
  */
 export function soundField(title, schema, changed) {
   const field = new SoundField(title, schema.maxLength ?? MOST_CHARACTERS, changed);
-  return { body: field.body, input: field.input, value: () => field.input.value || undefined, restored: () => void field.draw() };
+  return {
+    body: field.body,
+    input: field.input,
+    value: () => field.input.value || undefined,
+    restored: () => void field.draw(),
+    play: (from, to) => field.player.play(from, to),
+  };
 }

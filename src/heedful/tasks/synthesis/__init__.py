@@ -1,0 +1,188 @@
+"""Speech of a text."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.tasks.column_spec import ColumnSpec, LeftOutError
+from heedful.tasks.spec import Command, maps_of, register
+
+if TYPE_CHECKING:
+    import torch
+
+    from heedful.data.columns import Codec
+    from heedful.evaluation.outcome import Figure
+    from heedful.models import Source, SynthesisModel
+    from heedful.tasks.synthesis.examples import Recording, Said
+    from heedful.tasks.synthesis.predictor import Speaker, Speech
+    from heedful.tasks.synthesis.recipe import SynthesisRecipe
+    from heedful.tasks.synthesis.speaking import Utterance
+    from heedful.tasks.synthesis.training import SynthesisTask
+
+
+@dataclass(frozen=True)
+class SpeechData:
+    """The options that describe the data."""
+
+    sounds: Annotated[
+        str | None,
+        typer.Option(
+            "--sounds",
+            help="Folder that the paths of recordings are relative to; default: the table's.",
+        ),
+    ] = None
+
+
+class Synthesis(ColumnSpec):
+    """One sound for each text."""
+
+    name = "synthesis"
+    place = 66
+    command = "speak"
+    does = "synthesises speech"
+    train_option = "speak"
+    corpus = "tables with the path of a recording of one voice and its text in each row"
+    reading_settings = ("encoding",)
+    falling = frozenset({"loss", "before", "after", "stop", "guided"})
+
+    def data_options(self) -> type[SpeechData]:
+        return SpeechData
+
+    def recipe_type(self) -> "type[SynthesisRecipe]":
+        from heedful.tasks.synthesis.recipe import SynthesisRecipe
+
+        return SynthesisRecipe
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.synthesis.default_recipe import choose
+
+        return choose(files, **settings)
+
+    def input_type(self) -> "type[Said]":
+        from heedful.tasks.synthesis.examples import Said
+
+        return Said
+
+    def read_input(self, line: str) -> "Said":
+        """A text as it is, or a JSON object with the key "text"."""
+        from heedful.basics.json_models import read_object
+        from heedful.tasks.synthesis.examples import Said
+
+        given = line if line.lstrip().startswith("{") else {"text": line}
+        return read_object(Said, given, "the input")
+
+    def known(self, examples: Iterable["Recording"], recipe: Any) -> dict[str, Any]:
+        from heedful.tasks.synthesis.texts import collect
+
+        return collect(examples, recipe.data, recipe.model)
+
+    def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
+        from heedful.data import columns
+        from heedful.tasks.synthesis.texts import features_of, vocabulary_of
+
+        width, size = features_of(known).width, vocabulary_of(known).size
+        return {"frames": columns.sound(width), "text": columns.tokens(size)}
+
+    def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        from heedful.tasks.synthesis.texts import check_fits, frames_of, tokens_of
+
+        tokens, frames = tokens_of(example.text, known), frames_of(example, known).numpy()
+        if reason := check_fits(len(frames), tokens, known):
+            raise LeftOutError(reason)
+        return {"frames": frames, "text": tokens}
+
+    def kept(self, example: Any, known: Mapping[str, Any]) -> Any:
+        from heedful.tasks.synthesis.texts import features_of
+
+        return example.small(features_of(known))
+
+    def fresh_model(self, run: Any) -> "SynthesisModel":
+        from heedful.models import build_synthesis_model
+        from heedful.tasks.synthesis.texts import features_of, vocabulary_of
+
+        known = run.facts["known"]
+        width, size = features_of(known).width, vocabulary_of(known).size
+        try:
+            return build_synthesis_model(run.recipe.model, width, size)
+        except ValueError as error:
+            raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
+
+    def task_type(self) -> "type[SynthesisTask]":
+        from heedful.tasks.synthesis.training import SynthesisTask
+
+        return SynthesisTask
+
+    def build_task(
+        self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "SynthesisTask":
+        from heedful.data.store import Store
+        from heedful.tasks.synthesis.speaking import speak, step_limits
+        from heedful.tasks.synthesis.texts import features_of, vocabulary_of
+
+        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
+        known = run.facts["known"]
+
+        def say(source: "Source") -> list["Utterance"]:
+            counts = [length - 1 for length in source.lengths.tolist()]
+            limits = step_limits(counts, known, model.frames_per_step)
+            return speak(model, source, limits, run.recipe.decoding.seed)
+
+        return self.task_type()(
+            model,
+            training,
+            (train, held_out if len(held_out) else None),
+            say=say,
+            write=vocabulary_of(known).decode,
+            seconds=features_of(known).step,
+            device=device,
+            precision=precision,
+        )
+
+    def predictor_type(self) -> "type[Speaker]":
+        from heedful.tasks.synthesis.predictor import Speaker
+
+        return Speaker
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        return {"maps": maps_of(predictor.model)}
+
+    def amount(self, run: Any) -> str:
+        return f"{run.facts['data']['train']:,} recordings"
+
+    def weight_name(self, run: Any) -> str:
+        return "frames"
+
+    def figures(
+        self, examples: Sequence["Recording"], results: Sequence["Speech"], known: Mapping[str, Any]
+    ) -> "Mapping[str, Figure]":
+        """``complete``: texts that are spoken from beginning to end; ``duration``: the mean
+        difference of durations from those of the recordings, both in per cent; ``distortion``: the
+        mean mel-cepstral distortion in decibels."""
+        from heedful.evaluation.outcome import Figure
+        from heedful.tasks.synthesis.distortion import mel_cepstral_distortion
+        from heedful.tasks.synthesis.texts import features_of, log_mel
+
+        features, floor = features_of(known), known["floor"]
+        away, distortion = 0.0, 0.0
+        for example, found in zip(examples, results, strict=True):
+            given = example.samples(features)
+            away += abs(found.sound.seconds / given.seconds - 1)
+            both = (log_mel(features.of(sound), floor) for sound in (found.sound, given))
+            distortion += mel_cepstral_distortion(*both)
+        count = len(results)
+        return {
+            "complete": Figure(100 * sum(one.complete for one in results) / count, "%"),
+            "duration": Figure(100 * away / count, "%", False),
+            "distortion": Figure(distortion / count, "dB", False),
+        }
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.synthesis.command import SpeakOptions, run
+
+        return [Command(self.command, SpeakOptions, run)]
+
+
+register(Synthesis())

@@ -1,0 +1,68 @@
+"""The recipe for recordings of a voice with texts, when none is given."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.data.readers.sounds import read_sound, sound_bytes
+from heedful.tasks.default_recipe import data_table, refuse_pipe
+from heedful.tasks.synthesis.examples import SpeechFiles
+
+_PIPE = "a recipe is chosen after the data are read, which cannot be done with standard input"
+_PASSES = 100
+_BATCH_FRAMES = 3_000
+_HIGHEST = 16_000
+"""Samples per second."""
+_FRAMES = 80
+"""Per second."""
+
+
+def choose(
+    paths: list[str],
+    *,
+    sounds: str | None = None,
+    encoding: str | None = None,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """Choose a recipe for recordings with texts; returns its tables.
+
+    Raises:
+        UserError: the files are invalid or empty.
+    """
+    from heedful.runs.recipe import find_data
+
+    refuse_pipe(paths, _PIPE)
+    files = SpeechFiles(train=paths, sounds=sounds or "")
+    rates: Counter[int] = Counter()
+    seconds = 0.0
+    for one in files.read(find_data(paths, folder), encoding):
+        found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
+        rates[found.rate] += 1
+        seconds += found.seconds
+    if not rates:
+        raise UserError(f"{', '.join(paths)}: no recordings to train on")
+    rate = min(_HIGHEST, rates.most_common(1)[0][0])
+    steps = max(2_000, min(40_000, round(_PASSES * seconds * _FRAMES / _BATCH_FRAMES)))
+    every = max(100, steps // 20)
+    return {
+        "task": "synthesis",
+        "seed": 1,
+        "data": {
+            **data_table(paths, encoding=encoding, sounds=sounds),
+            "features": {"rate": rate, "bands": 80 if rate == _HIGHEST else 60},
+            "validation_share": 0.05,
+            "test_share": 0.05,
+        },
+        "model": {"kind": "recurrent", "convolution_dropout": 0.1},
+        "training": {
+            "max_steps": steps,
+            "batch_tokens": _BATCH_FRAMES,
+            "learning_rate": 0.001,
+            "schedule": "linear",
+            "warmup_steps": min(400, steps // 10),
+            "precision": "float32",
+            "validate_every": every,
+            "checkpoint_every": every,
+        },
+    }

@@ -1,0 +1,109 @@
+// Values of a result: texts, sounds that can be played, and words that play their part of a sound.
+
+import { download, element } from "./elements.js";
+import { formatSigned } from "./matrices.js";
+import { fromBase64 } from "./providers.js";
+import { SoundPlayer, decodeSound } from "./sound_player.js";
+
+/** @typedef {(from?: number, to?: number) => void} Play plays a part of a sound, in seconds */
+/** @typedef {{text: string, start: number, end: number}} Word */
+
+const SOUND = "data:audio/";
+/** The shortest part that is played, in seconds. */
+const SHORTEST = 0.15;
+
+/**
+ * A value as text: the entries of a list of objects or lists have a line each, those of other lists a comma between them.
+ * @param {unknown} value
+ * @returns {string}
+ */
+export function formatValue(value) {
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : formatSigned(value, 4);
+  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (!Array.isArray(value)) return Object.values(value).map(formatValue).join(" ");
+  const nested = value.some((one) => typeof one === "object" && one !== null);
+  const parts = value.map((one) => (Array.isArray(one) ? one.map(formatValue).join(" · ") : formatValue(one)));
+  return parts.join(nested ? "\n" : ", ");
+}
+
+/**
+ * Each value of a result as text, and as an element.
+ * @param {Record<string, unknown>} found
+ * @param {Play} [play] plays a part of the sound that was given
+ * @returns {[string, string, Node[]][]}
+ */
+export function resultRows(found, play) {
+  const sounds = Object.entries(found).filter(([, value]) => isSound(value));
+  const players = new Map(sounds.map(([name, value]) => [name, new ResultSound(String(value))]));
+  const [first] = players.values();
+  const heard = first ? first.play : play;
+  return Object.entries(found).map(([name, value]) => {
+    const player = players.get(name);
+    if (player) return [name, "a sound", [player.body]];
+    const text = formatValue(value);
+    if (heard && isWords(value)) return [name, text, value.map((word) => wordButton(word, heard))];
+    return [name, text, text.split("\n").map((line) => element("div", {}, line))];
+  });
+}
+
+/** @param {unknown} value */
+function isSound(value) {
+  return typeof value === "string" && value.startsWith(SOUND);
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is Word[]}
+ */
+function isWords(value) {
+  return Array.isArray(value) && value.length > 0 && value.every(
+    (one) => typeof one?.text === "string" && typeof one.start === "number" && typeof one.end === "number",
+  );
+}
+
+/** @param {Word} word @param {Play} play */
+function wordButton({ text, start, end }, play) {
+  const times = `${start.toFixed(2)} to ${end.toFixed(2)} s`;
+  const more = Math.max(0, SHORTEST - (end - start)) / 2;
+  return element(
+    "button", { type: "button", class: "heed-word-button", title: times, onclick: () => play(start - more, end + more) }, text,
+  );
+}
+
+/** A sound of a result, with a button that plays it and one that saves it. */
+class ResultSound {
+  /** @param {string} uri */
+  constructor(uri) {
+    this.button = element("button", { type: "button", class: "heed-button", onclick: () => this.toggle() }, "Play");
+    const ending = uri.slice(SOUND.length, uri.indexOf(";"));
+    const bytes = fromBase64(uri.slice(uri.indexOf(",") + 1));
+    const blob = new Blob([/** @type {BlobPart} */ (bytes)], { type: uri.slice(5, uri.indexOf(";")) });
+    const save = element("button", { type: "button", class: "heed-button", onclick: () => download(blob, `sound.${ending}`) }, "Save");
+    this.body = element("div", { class: "heed-tools" }, this.button, save);
+    /** @type {SoundPlayer} */
+    this.player = new SoundPlayer(this.body, (seconds) => {
+      this.button.textContent = seconds < 0 ? "Play" : "Stop";
+    });
+    /** @type {Play} */
+    this.play = (from, to) => this.player.play(from, to);
+    this.ready = this.decode(bytes);
+  }
+
+  /** @param {Uint8Array} bytes */
+  async decode(bytes) {
+    try {
+      this.player.sound = await decodeSound(bytes);
+    } catch {
+      this.button.disabled = true;
+      this.button.title = "this browser cannot play the sound";
+    }
+  }
+
+  /** @returns {Promise<void>} */
+  async toggle() {
+    if (this.player.isPlaying) return this.player.stop();
+    await this.ready;
+    this.player.play();
+  }
+}
