@@ -16,6 +16,12 @@ from heedful.inference import Axis, Media, Trace
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
+SPY = """() => {
+    const own = AudioBufferSourceNode.prototype, start = own.start;
+    window.played = [];
+    own.start = function (...given) { window.played.push(given); start.apply(this, given); };
+}"""
+"""Records the arguments of what starts to play sounds in ``window.played``."""
 HOW = "no browser: apt-get install chromium, and pip install playwright, to run these tests"
 
 SOURCE = ["▁The", "▁small", "▁dog", "▁sleeps", ".", "</s>"]

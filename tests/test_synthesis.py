@@ -29,6 +29,7 @@ from heedful.tasks.synthesis.examples import Recording, Said, SpeechFeatures
 from heedful.tasks.synthesis.guided_attention import guided_losses
 from heedful.tasks.synthesis.texts import Scale
 from heedful.tasks.synthesis.training import texts_of
+from page_help import SPY, needs_browser, opened
 from serving_help import running
 from synthesis_help import RATE, RECIPE, TONE, TONES, write_clips
 
@@ -306,3 +307,30 @@ def test_targets_have_mean_0_and_variance_1(folder: Path) -> None:
     restored = Scale.of(known).restored(rows[0])
     direct = features.of(read_sound(folder / clips[0][0])).clamp(min=np.log(1e-4))
     torch.testing.assert_close(restored, direct, atol=1e-3, rtol=1e-3)
+
+
+@needs_browser()
+def test_the_page_plays_what_is_spoken(chromium: Any, folder: Path) -> None:
+    served = load_all([folder / "run"], [], several=True, device="cpu")
+    [found] = heedful.load(folder / "run").predict([{"text": "abcd"}])
+    with running(make_application(served)) as address, opened(chromium, address) as it:
+        it.page.fill("textarea", "abcd")
+        play = it.page.locator(".heed-result button >> text=Play")
+        play.wait_for()
+        it.page.evaluate(SPY)
+        play.click()
+        it.page.wait_for_function("window.played.length")
+        [[_, offset, seconds]] = it.page.evaluate("window.played")
+        assert offset == 0
+        assert seconds == pytest.approx(found.sound.seconds, abs=0.01)
+        it.page.locator(".heed-word-button").click()
+        [_, [_, offset, seconds]] = it.page.evaluate("window.played")
+        [word] = found.words
+        assert offset == pytest.approx(word.start, abs=0.01)
+        assert seconds == pytest.approx(word.end - word.start, abs=0.01)
+        with it.page.expect_download() as saved:
+            it.page.click(".heed-result button >> text=Save")
+        assert saved.value.suggested_filename == "sound.wav"
+        again = read_sound(Path(saved.value.path()))
+        assert again.rate == found.sound.rate
+        assert len(again.samples) == len(found.sound.samples)

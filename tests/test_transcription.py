@@ -37,7 +37,7 @@ from heedful.tasks.transcription.predictor import Word, words_at
 from heedful.tasks.transcription.recipe import TranscriptionRecipe
 from heedful.tasks.transcription.subtitles import subtitles
 from heedful.tasks.transcription.training import Texts
-from page_help import needs_browser, opened
+from page_help import SPY, needs_browser, opened
 from serving_help import running
 
 RATE, TONE = 8000, 0.24
@@ -565,13 +565,6 @@ def test_the_server_transcribes_long_recordings_and_opens_no_files(
         assert "Traceback" not in answer.text
     trace = httpx.post(f"{address}/api/trace", json={"model": "run", "input": {"sound": uri}})
     assert trace.status_code == 200, trace.text[:300]
-
-
-SPY = """() => {
-    const own = AudioBufferSourceNode.prototype, start = own.start;
-    window.played = [];
-    own.start = function (...given) { window.played.push(given); start.apply(this, given); };
-}"""
 
 
 @needs_browser()
