@@ -191,9 +191,10 @@ class Speaker(ColumnPredictor[SynthesisModel, Said, Speech]):
             names = [*self.vocabulary.pieces(tokens), END_LABEL]
             own = Alignment(names, count / rate, self.seconds, one.weights.cpu())
             alignments.append(own)
-            words += self._words(tokens, own)
             pieces.append(self.sound_of(one).samples)
             count += len(pieces[-1])
+            ends = count / rate
+            words += [word._replace(end=min(word.end, ends)) for word in self._words(tokens, own)]
         whole = np.concatenate(pieces) if count else pause
         complete = all(one.complete for _, one in said)
         return Speech(text, Sound(whole, rate), alignments, words, complete)
