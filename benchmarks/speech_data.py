@@ -3,6 +3,7 @@
     python benchmarks/speech_data.py yesno waves_yesno FOLDER
     python benchmarks/speech_data.py digits recordings FOLDER --speaker theo
     python benchmarks/speech_data.py an4 an4-mfcc FOLDER
+    python benchmarks/speech_data.py ljspeech LJSpeech-1.1 FOLDER
 
 - ``yesno``: 60 recordings of a man who says eight words, yes or no, which are the file's name
   (OpenSLR 1). Kaldi's split: the first 31 are for training, here 26, and 5 for validation. All of
@@ -17,10 +18,15 @@
 - ``an4``: CMU's AN4 as coefficients: ``train.npz`` and ``test.npz`` with ``frames``, ``lengths``,
   ``low`` and ``step``, and tables of their words. A tenth of the training speakers is for
   validation.
+- ``ljspeech``: a reader (Ito and Johnson 2017): a folder with ``metadata.csv`` or
+  ``metadata.tsv``, whose columns are the name, the text, and the text with numbers spelled out, and
+  recordings in any folder below it, or in ``clips.tar``. The last 20 recordings are for the test,
+  20 before them for validation.
 """
 
 import argparse
 import re
+import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,12 +197,33 @@ def write_an4(source: Path, folder: Path) -> None:
             write_table(folder / f"{part}.tsv", own)
 
 
+def write_ljspeech(source: Path, folder: Path) -> None:
+    """LJSpeech, or a part of it."""
+    tables = [source / f"metadata.{ending}" for ending in ("csv", "tsv")]
+    table = next((one for one in tables if one.exists()), None)
+    if table is None:
+        raise UserError(f"{source} has no metadata.csv or metadata.tsv")
+    if (source / "clips.tar").exists():
+        with tarfile.open(source / "clips.tar") as archive:
+            archive.extractall(folder / "clips", filter="data")
+        source = folder / "clips"
+    recordings = {one.stem: one.resolve() for one in source.rglob("*.*")}
+    separator = "|" if table.suffix == ".csv" else "\t"
+    rows = []
+    for line in table.read_text(encoding="utf-8").splitlines():
+        name, *texts = line.split(separator)
+        rows.append((str(recordings[name]), texts[-1]))
+    parts = {"train": rows[:-40], "validation": rows[-40:-20], "test": rows[-20:]}
+    for part, own in parts.items():
+        write_table(folder / f"{part}.tsv", own)
+
+
 def main() -> None:
     """Write the tables that the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpus", choices=["yesno", "digits", "an4"])
+    parser.add_argument("corpus", choices=["yesno", "digits", "an4", "ljspeech"])
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--speaker", default="theo", help="the speaker that is held out")
@@ -206,8 +233,10 @@ def main() -> None:
         write_yesno(given.source, given.folder)
     elif given.corpus == "digits":
         write_digits(given.source, given.folder, given.speaker)
-    else:
+    elif given.corpus == "an4":
         write_an4(given.source, given.folder)
+    else:
+        write_ljspeech(given.source, given.folder)
 
 
 if __name__ == "__main__":
