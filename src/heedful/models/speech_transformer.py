@@ -87,6 +87,7 @@ class TransformerSpeech(SpeechModel):
         ValueError: the parts do not fit together.
 
     Example:
+        >>> import torch
         >>> settings = TransformerSpeechSettings(hidden_size=8, heads=2, ffn_size=8)
         >>> model = TransformerSpeech(settings, 40, 30)
         >>> sounds = Sounds(torch.zeros(1, 100, 40), torch.tensor([100]))
