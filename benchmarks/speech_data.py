@@ -12,8 +12,9 @@
   before and after the eight words.
 - ``digits``: the Free Spoken Digit Dataset, 3,000 recordings of six speakers, with one speaker held
   out. Recordings of a speaker are joined, with pauses: 3,000 utterances of 1 to 5 digits for
-  training, 150 for validation. Tests with the other speaker: ``single.tsv`` (all recordings),
-  ``test.tsv`` (200 utterances of 3 to 7 digits), and ``long-N.tsv`` (20 utterances of N digits).
+  training, and 150 for validation, of the same recordings in other combinations. Tests with the
+  other speaker: ``single.tsv`` (all recordings), ``test.tsv`` (200 utterances of 3 to 7 digits),
+  and ``long-N.tsv`` (20 utterances of N digits).
   ``NAME.times.json`` has the start and the end of each digit in seconds.
 - ``an4``: CMU's AN4 as coefficients: ``train.npz`` and ``test.npz`` with ``frames``, ``lengths``,
   ``low`` and ``step``, and tables of their words. A tenth of the training speakers is for

@@ -1,5 +1,6 @@
 """Inputs that are sounds, for all tasks with sounds."""
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
@@ -129,6 +130,23 @@ class Heard(BaseModel):
         if features.kind == "given":
             return self
         return self.model_copy(update={"sound": as_flac(self.samples(features))})
+
+
+def rate_and_seconds(sounds: Iterable[Heard], highest: int, where: str) -> tuple[int, float]:
+    """The most common rate of sounds, at most ``highest``, and their duration.
+
+    Raises:
+        UserError: there are no sounds, or one cannot be read; the message names ``where``.
+    """
+    rates: Counter[int] = Counter()
+    seconds = 0.0
+    for one in sounds:
+        found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
+        rates[found.rate] += 1
+        seconds += found.seconds
+    if not rates:
+        raise UserError(f"{where}: no recordings to train on")
+    return min(highest, rates.most_common(1)[0][0]), seconds
 
 
 def heard_in(path: str) -> Heard:

@@ -1,12 +1,10 @@
 """The recipe for recordings of a voice with texts, when none is given."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from heedful.basics.errors import UserError
-from heedful.data.readers.sounds import read_sound, sound_bytes
 from heedful.tasks.default_recipe import data_table, refuse_pipe
+from heedful.tasks.sound_input import rate_and_seconds
 from heedful.tasks.synthesis.examples import SpeechFiles
 
 _PIPE = "a recipe is chosen after the data are read, which cannot be done with standard input"
@@ -34,15 +32,8 @@ def choose(
 
     refuse_pipe(paths, _PIPE)
     files = SpeechFiles(train=paths, sounds=sounds or "")
-    rates: Counter[int] = Counter()
-    seconds = 0.0
-    for one in files.read(find_data(paths, folder), encoding):
-        found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
-        rates[found.rate] += 1
-        seconds += found.seconds
-    if not rates:
-        raise UserError(f"{', '.join(paths)}: no recordings to train on")
-    rate = min(_HIGHEST, rates.most_common(1)[0][0])
+    found = files.read(find_data(paths, folder), encoding)
+    rate, seconds = rate_and_seconds(found, _HIGHEST, ", ".join(paths))
     steps = max(2_000, min(40_000, round(_PASSES * seconds * _FRAMES / _BATCH_FRAMES)))
     every = max(100, steps // 20)
     return {

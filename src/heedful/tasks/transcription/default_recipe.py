@@ -1,12 +1,10 @@
 """The recipe for recordings with texts, when none is given."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from heedful.basics.errors import UserError
-from heedful.data.readers.sounds import read_sound, sound_bytes
 from heedful.tasks.default_recipe import data_table, refuse_pipe
+from heedful.tasks.sound_input import rate_and_seconds
 from heedful.tasks.transcription.examples import SpokenFiles
 
 _PIPE = "a recipe is chosen after the data are read, which cannot be done with standard input"
@@ -33,7 +31,8 @@ def choose(
 
     refuse_pipe(paths, _PIPE)
     files = SpokenFiles(train=paths, sounds=sounds or "")
-    rate, seconds = _measured(files, find_data(paths, folder), encoding)
+    found = files.read(find_data(paths, folder), encoding)
+    rate, seconds = rate_and_seconds(found, _HIGHEST, ", ".join(paths))
     steps = max(300, min(20_000, round(_PASSES * seconds * 100 / _BATCH_FRAMES)))
     every = max(50, steps // 20)
     return {
@@ -70,20 +69,3 @@ def choose(
             "checkpoint_every": every,
         },
     }
-
-
-def _measured(files: SpokenFiles, paths: list[str], encoding: str | None) -> tuple[int, float]:
-    """The most common rate, at most :data:`_HIGHEST`, and the seconds of all recordings.
-
-    Raises:
-        UserError: there are none, or one cannot be read.
-    """
-    rates: Counter[int] = Counter()
-    seconds = 0.0
-    for one in files.read(paths, encoding):
-        found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
-        rates[found.rate] += 1
-        seconds += found.seconds
-    if not rates:
-        raise UserError(f"{', '.join(paths)}: no recordings to train on")
-    return min(_HIGHEST, rates.most_common(1)[0][0]), seconds
