@@ -46,6 +46,9 @@ LONG = (10, 20, 30, 50)
 """Digits of the long utterances; the longest of training have 5."""
 _SHORTEST, _RUNS = 0.3, 12
 _UTTERANCES = {"train": 3000, "validation": 150, "test": 200}
+_VALIDATION = 5
+"""So many recordings of each digit and speaker are for validation, as in the dataset's own split.
+"""
 
 
 def write_table(path: Path, rows: Iterable[tuple[str | Path, str]]) -> None:
@@ -121,9 +124,11 @@ class Digits:
     def __init__(self, source: Path, folder: Path) -> None:
         self.folder, self.rng = folder, np.random.default_rng(1)
         self.of: dict[str, list[tuple[int, Path]]] = {}
+        self.validation: dict[str, list[tuple[int, Path]]] = {}
         for path in sorted(source.glob("*_*_*.wav")):
-            digit, speaker, _ = path.stem.split("_")
-            self.of.setdefault(speaker, []).append((int(digit), path))
+            digit, speaker, number = path.stem.split("_")
+            part = self.validation if int(number) < _VALIDATION else self.of
+            part.setdefault(speaker, []).append((int(digit), path))
         if not self.of:
             raise UserError(f"{source} has no recordings such as 7_theo_0.wav")
 
@@ -146,13 +151,17 @@ class Digits:
         return noise
 
     def write(
-        self, name: str, speakers: Sequence[str], utterances: int, lengths: Sequence[int]
+        self,
+        name: str,
+        recordings: Sequence[Sequence[tuple[int, Path]]],
+        utterances: int,
+        lengths: Sequence[int],
     ) -> None:
-        """Write a table of utterances and their FLAC files."""
+        """Write a table of utterances and their FLAC files, from the recordings of each speaker."""
         (self.folder / name).mkdir(parents=True, exist_ok=True)
         rows, times = [], []
         for number in range(utterances):
-            own = self.of[speakers[number % len(speakers)]]
+            own = recordings[number % len(recordings)]
             samples, words = self.joined(own, int(self.rng.choice(lengths)))
             path = f"{name}/{number}.flac"
             soundfile.write(self.folder / path, samples, RATE)
@@ -168,12 +177,13 @@ def write_digits(source: Path, folder: Path, held_out: str) -> None:
     if held_out not in digits.of:
         raise UserError(f"no speaker {held_out}; there are {', '.join(digits.of)}")
     others = [name for name in digits.of if name != held_out]
-    for name in ("train", "validation"):
-        digits.write(name, others, _UTTERANCES[name], range(1, 6))
-    digits.write("test", [held_out], _UTTERANCES["test"], range(3, 8))
+    for name, of in (("train", digits.of), ("validation", digits.validation)):
+        digits.write(name, [of[one] for one in others], _UTTERANCES[name], range(1, 6))
+    tested = digits.of[held_out] + digits.validation[held_out]
+    digits.write("test", [tested], _UTTERANCES["test"], range(3, 8))
     for count in LONG:
-        digits.write(f"long-{count}", [held_out], 20, [count])
-    single = [(path.resolve(), NAMES[digit]) for digit, path in digits.of[held_out]]
+        digits.write(f"long-{count}", [tested], 20, [count])
+    single = [(path.resolve(), NAMES[digit]) for digit, path in tested]
     write_table(folder / "single.tsv", single)
 
 
