@@ -216,7 +216,7 @@ class TwoStreamLayer(nn.Module):
     def forward(
         self,
         content: Tensor,
-        content_relation: Relation,
+        content_relation: Relation | None,
         query: Tensor | None = None,
         query_relation: Relation | None = None,
         earlier: Tensor | None = None,
@@ -225,7 +225,8 @@ class TwoStreamLayer(nn.Module):
 
         Args:
             content: states of the content stream.
-            content_relation: of the content stream to the keys.
+            content_relation: of the content stream to the keys; None to leave that stream as it is,
+                if nothing reads its new states.
             query: states of the query stream; None without one.
             query_relation: of the query stream to the keys.
             earlier: states of earlier text ``[B, M, D]``, which are keys, too.
@@ -234,7 +235,9 @@ class TwoStreamLayer(nn.Module):
         memory = attention.remember(
             content if earlier is None else torch.cat([earlier, content], 1)
         )
-        after = self._block(attention.content, content, memory, content_relation)
+        after = content
+        if content_relation is not None:
+            after = self._block(attention.content, content, memory, content_relation)
         if query is None or query_relation is None:
             return after, None
         return after, self._block(attention.query, query, memory, query_relation)

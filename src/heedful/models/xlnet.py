@@ -106,8 +106,8 @@ class Predicted(NamedTuple):
 class Streams(NamedTuple):
     """The outputs of both streams."""
 
-    content: Tensor
-    """``[B, L, D]``"""
+    content: Tensor | None
+    """``[B, L, D]``; None if only the query stream was asked for."""
     query: Tensor | None
     """States that predict the tokens at the places ``[B, N, D]``; None if there are none."""
     remembered: Remembered | None
@@ -155,6 +155,7 @@ class XLNet(TextEncoder):
 
     def encode(self, batch: Sequences) -> Encoded:
         content = self.streams(batch).content
+        assert content is not None
         return Encoded(content, torch.tanh(self.pooler(content[:, 0])))
 
     def streams(
@@ -164,6 +165,7 @@ class XLNet(TextEncoder):
         earlier: Remembered | None = None,
         *,
         keep: int = 0,
+        query_only: bool = False,
     ) -> Streams:
         """The outputs of both streams.
 
@@ -172,6 +174,8 @@ class XLNet(TextEncoder):
             predicted: what is predicted; None for no query stream, where all tokens see each other.
             earlier: states of the text before, which all tokens see.
             keep: number of states to remember for the text that follows; 0 for none.
+            query_only: whether to leave out the last states of the content stream, which no query
+                reads.
 
         Raises:
             ValueError: the remembered states are those of another number of layers or texts.
@@ -187,10 +191,11 @@ class XLNet(TextEncoder):
         for number, layer in enumerate(self.layers):
             inputs.append(content)
             before = None if earlier is None else earlier.states[number]
-            content, query = layer(content, relations[0], query, relations[1], before)
-        content = self.dropout(content)
+            own = None if query_only and number + 1 == len(self.layers) else relations[0]
+            content, query = layer(content, own, query, relations[1], before)
+        remembered = _remembered(batch, inputs, earlier, keep)
         query = None if query is None else self.dropout(query)
-        return Streams(content, query, _remembered(batch, inputs, earlier, keep))
+        return Streams(None if query_only else self.dropout(content), query, remembered)
 
     @torch.no_grad()
     def remember(self, tokens: Tensor, there: Tensor) -> Remembered:
@@ -220,7 +225,7 @@ class XLNet(TextEncoder):
         inside = torch.arange(len(rows), device=device) - begins
         table = torch.zeros(len(order), max(1, int(counts.max())), dtype=torch.long, device=device)
         table[rows, inside] = columns
-        query = self.streams(batch, Predicted(order, table)).query
+        query = self.streams(batch, Predicted(order, table), query_only=True).query
         assert query is not None
         return query[rows, inside]
 

@@ -7,10 +7,8 @@ from typing import Any, cast
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.data.document_store import EncodedDocuments, write_documents
+from heedful.data.document_store import EncodedDocuments
 from heedful.data.masking import SentencePairs
-from heedful.data.readers.plain import split_sentences
-from heedful.data.sentences import SentenceFailures
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.data.vocabulary import Vocabulary
 from heedful.models.bert import MaskedHead, NextSentenceHead
@@ -18,8 +16,8 @@ from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts import recipe as text_recipe
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import seen
 from heedful.tasks.texts.part import Training
+from heedful.tasks.texts.sentences import write_sentences as write
 
 
 def encode(
@@ -51,16 +49,7 @@ def write_sentences(
         UserError: there is only one document, but sentence pairs need several.
     """
     pairs, language = head.masking.next_sentence, head.data.sentences
-    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
-    failures = SentenceFailures()
-    lines = (
-        document.split("\n")
-        if language is None
-        else split_sentences(document.split("\n"), language, failures)
-        for document in seen(documents, "documents")
-    )
-    write_documents(lines, vocabulary, folder, longest=longest)
-    failures.report()
+    write(documents, vocabulary, folder, max_tokens, pairs=pairs, language=language)
     if pairs and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
             f"the {folder.name} text is one document, but next-sentence prediction needs several: "
