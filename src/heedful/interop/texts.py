@@ -306,5 +306,6 @@ def files_of_tokeniser(
     """The files of a run's tokeniser; see :func:`.own_vocabularies.tokeniser_files`."""
     if isinstance(vocabulary, ImportedVocabulary):
         return dict(vocabulary.files)
-    given = {"around": around, "begin_last": begin_last, "where": str(run.path)}
-    return tokeniser_files(vocabulary, longest, **given)
+    return tokeniser_files(
+        vocabulary, longest, around=around, where=str(run.path), begin_last=begin_last
+    )

@@ -31,7 +31,7 @@ class Distances(NamedTuple):
 
     waves: Tensor
     """Sinusoids R of distances, ``[T, D]``; see :func:`distances`."""
-    index: Tensor | None
+    rows: Tensor | None
     """Of each query and key, the row of ``waves``, ``[B or 1, 1, Q, K]``; None if queries and keys
     are in order, and the last query is at the place of the last key."""
 
@@ -82,11 +82,15 @@ class StreamHeads(Attentive):
     """The heads of one stream; :func:`heedful.watch` records their weights ``[B, H, Q, K]``.
 
     Args:
+        heads: number of heads H.
+        head_dim: width d of a head.
         dropout: share of the weights set to zero in training.
     """
 
-    def __init__(self, dropout: float) -> None:
+    def __init__(self, heads: int, head_dim: int, dropout: float) -> None:
         super().__init__(None, None, None, dropout)
+        self.heads = self.key_heads = heads
+        self.head_dim = head_dim
 
     def forward(self, query: Tensor, memory: Memory, bias: Tensor) -> Tensor:
         """The contexts ``[B, H, Q, d]``.
@@ -130,7 +134,7 @@ class TwoStreamAttention(nn.Module):
         self.positions = TransformerXL(self.head_dim, heads, dim)
         self.segment_bias = nn.Parameter(torch.zeros(heads, self.head_dim))
         self.segments = nn.Parameter(torch.randn(2, heads, self.head_dim) * dim**-0.5)
-        self.content, self.query = StreamHeads(dropout), StreamHeads(dropout)
+        self.content, self.query = (StreamHeads(heads, self.head_dim, dropout) for _ in range(2))
 
     def remember(self, states: Tensor) -> Memory:
         """Keys and values ``[B, H, K, d]`` of states ``[B, K, D]``."""
@@ -157,7 +161,8 @@ class TwoStreamAttention(nn.Module):
 
     def _split(self, joined: Tensor) -> Tensor:
         """``[B, L, D] -> [B, H, L, d]``."""
-        return joined.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
+        split: Tensor = joined.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
+        return split
 
     def _bias(self, query: Tensor, relation: Relation) -> Tensor:
         """The terms of position and segment ``[B, H, Q, K]``; −∞ where keys are masked.
@@ -189,7 +194,8 @@ def _shifted(by_distance: Tensor) -> Tensor:
     if queries == 1:
         return by_distance
     flat = by_distance.flatten(-2)[..., queries - 1 : queries * count - 1]
-    return flat.unflatten(-1, (queries, count - 1))[..., : count - queries + 1]
+    rows: Tensor = flat.unflatten(-1, (queries, count - 1))
+    return rows[..., : count - queries + 1]
 
 
 def _chosen(by_distance: Tensor, index: Tensor) -> Tensor:
