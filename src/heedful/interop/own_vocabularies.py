@@ -49,7 +49,7 @@ _HIDDEN = -1e6
 
 
 def tokeniser_files(
-    vocabulary: SavedVocabulary, longest: int, *, around: bool, where: str, begin_last: bool = False
+    vocabulary: SavedVocabulary, longest: int, *, around: bool, where: str
 ) -> dict[str, bytes]:
     """The files of a vocabulary's tokeniser; none, with a notice, if its kind is not supported.
 
@@ -58,7 +58,6 @@ def tokeniser_files(
         longest: maximum tokens of the model.
         around: whether texts are enclosed in BEGIN and END.
         where: the run's path, for messages.
-        begin_last: whether BEGIN is after the texts, in a segment of its own, as in XLNet.
     """
     tokenizer = _tokenizer(vocabulary)
     if tokenizer is None:
@@ -71,10 +70,9 @@ def tokeniser_files(
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names])
     if around:
         begin, end = names[BEGIN], names[END]
-        before, after = ("", f" {begin}:2") if begin_last else (f"{begin} ", "")
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{before}$A {end}{after}",
-            pair=f"{before}$A {end} $B:1 {end}:1{after}",
+            single=f"{begin} $A {end}",
+            pair=f"{begin} $A {end} $B:1 {end}:1",
             special_tokens=[(begin, BEGIN), (end, END)],
         )
     said: dict[str, Any] = {
@@ -89,8 +87,6 @@ def tokeniser_files(
         said["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     else:
         said |= {"bos_token": names[END], "eos_token": names[END]}
-    if begin_last:
-        said["padding_side"] = "left"  # The last state is then that of BEGIN.
     if vocabulary.mask is not None:
         said["mask_token"] = names[vocabulary.mask]
     return {

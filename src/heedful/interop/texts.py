@@ -70,7 +70,7 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
     tensors = read_weights(folder)
     shape = bert.shape_of(tensors, config)
     found = bert.import_tensors(tensors, settings, vocabulary.places, shape, where)
-    weights = renamed_heads(found, {"next_sentence": _NEXT})
+    weights = _renamed(found, {"next_sentence": _NEXT})
     labels: list[str] = []
     if shape.heads.get("classification") == 1:
         raise UserError(
@@ -145,11 +145,6 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
 
 
 def read_vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
-    """The vocabulary of a folder.
-
-    Raises:
-        UserError: the tokeniser is missing, damaged or not supported.
-    """
     where = str(folder)
     rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size", most=MOST_ROWS)
     files = read_files(folder)
@@ -158,7 +153,6 @@ def read_vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabula
 
 
 def vocabulary_settings(vocabulary: ImportedVocabulary) -> VocabularySettings:
-    """The table ``[tokeniser]`` of an imported run."""
     return VocabularySettings(
         kind="imported", vocabulary_size=max(vocabulary.size, 5), mask=vocabulary.mask is not None
     )
@@ -192,7 +186,7 @@ def _fresh_head(dim: int, size: int) -> dict[str, Tensor]:
     }
 
 
-def renamed_heads(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+def _renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
     """Rename heads."""
     renamed = {}
     for key, tensor in tensors.items():
@@ -220,7 +214,7 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
     except UserError as error:
         raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
     vocabulary = run.vocabulary()
-    places, special = rows_of_symbols(vocabulary)
+    places, special = places_and_special(vocabulary)
     end = special[END]
     config |= {
         "vocab_size": count_rows(places),
@@ -228,7 +222,7 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
         "eos_token_id": end,
         "pad_token_id": special[PAD],
     }
-    files = files_of_tokeniser(run, vocabulary, settings.max_length, around=False)
+    files = vocabulary_files(run, vocabulary, settings.max_length, around=False)
     never = [[row] for row in special[:END] if row is not None]
     generation: dict[str, Any] = {"bos_token_id": end, "eos_token_id": end}
     generation |= {"bad_words_ids": never} if never else {}
@@ -250,7 +244,7 @@ def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Ex
     recipe = cast(EncoderRecipe, run.recipe)
     settings = cast(BertSettings, recipe.model)
     vocabulary = run.vocabulary()
-    name = chosen_head(run, recipe, head)
+    name = _chosen_head(run, recipe, head)
     task: str = recipe.heads()[name].task
     labels = run.labels(name) if task != _MASKED else []
     heads = {task: len(labels)}
@@ -259,7 +253,7 @@ def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Ex
     if (kept := (run.facts.get("imported") or {}).get("heads")) is not None:
         heads = {head: count for head, count in heads.items() if head in kept}
     shape = bert.shape_for(heads)
-    places, special = rows_of_symbols(vocabulary)
+    places, special = places_and_special(vocabulary)
     config = bert.config_of(settings, shape) | {
         "vocab_size": count_rows(places),
         "pad_token_id": special[PAD],
@@ -268,17 +262,12 @@ def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Ex
     if labels:
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
-    own = renamed_heads(weights, {name: task, f"{name}_next": "next_sentence"})
-    files = files_of_tokeniser(run, vocabulary, settings.max_length, around=True)
+    own = _renamed(weights, {name: task, f"{name}_next": "next_sentence"})
+    files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
     return Exported(config, bert.export_tensors(own, settings, places, shape), files)
 
 
-def chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
-    """The head to export.
-
-    Raises:
-        UserError: there are several heads and none is named, or no head has the name.
-    """
+def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
     names = list(recipe.heads())
     if head is None and len(names) == 1:
         return names[0]
@@ -288,24 +277,16 @@ def chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
     raise UserError(f"{run.path} has {missing}: choose one (--head {', --head '.join(names)})")
 
 
-def rows_of_symbols(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:
+def places_and_special(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:
     """The rows of heedful's symbols in the exported table, and the first four of them."""
     if isinstance(vocabulary, ImportedVocabulary):
         return vocabulary.places, list(vocabulary.places[: END + 1])
     return range(vocabulary.size), [PAD, UNKNOWN, BEGIN, END]
 
 
-def files_of_tokeniser(
-    run: TextRun,
-    vocabulary: SavedVocabulary,
-    longest: int,
-    *,
-    around: bool,
-    begin_last: bool = False,
+def vocabulary_files(
+    run: TextRun, vocabulary: SavedVocabulary, longest: int, *, around: bool
 ) -> dict[str, bytes]:
-    """The files of a run's tokeniser; see :func:`.own_vocabularies.tokeniser_files`."""
     if isinstance(vocabulary, ImportedVocabulary):
         return dict(vocabulary.files)
-    return tokeniser_files(
-        vocabulary, longest, around=around, where=str(run.path), begin_last=begin_last
-    )
+    return tokeniser_files(vocabulary, longest, around=around, where=str(run.path))

@@ -1,26 +1,26 @@
 """Converts XLNet models to runs, and runs to such models."""
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from tokenizers import Tokenizer, processors
 from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.imported_vocabulary import count_rows
-from heedful.interop.exported import Exported
+from heedful.data.imported_vocabulary import ImportedVocabulary, count_rows
+from heedful.interop.exported import Exported, as_json
 from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts import xlnet
 from heedful.interop.texts import (
     ImportedText,
-    chosen_head,
-    files_of_tokeniser,
     labels_of,
+    places_and_special,
     read_vocabulary,
-    renamed_heads,
-    rows_of_symbols,
+    vocabulary_files,
     vocabulary_settings,
 )
 from heedful.models.xlnet import XLNetSettings
@@ -106,7 +106,7 @@ def write_xlnet(run: TextRun, weights: dict[str, Tensor], head: str | None) -> E
     recipe = cast(EncoderRecipe, run.recipe)
     settings = cast(XLNetSettings, recipe.model)
     vocabulary = run.vocabulary()
-    name = chosen_head(run, recipe, head)
+    name = _chosen_head(run, recipe, head)
     task = str(recipe.heads()[name].task)
     labels = run.labels(name) if task in ("classification", "tagging") else []
     kept = (run.facts.get("imported") or {}).get("heads")
@@ -117,7 +117,7 @@ def write_xlnet(run: TextRun, weights: dict[str, Tensor], head: str | None) -> E
             f"{run.path}: the layout has one dropout, {settings.dropout}; attention_dropout = "
             f"{settings.attention_dropout} is left out, which matters for further training only"
         )
-    places, special = rows_of_symbols(vocabulary)
+    places, special = places_and_special(vocabulary)
     config = xlnet.config_of(settings, shape) | {
         "vocab_size": count_rows(places),
         "pad_token_id": special[PAD],
@@ -128,8 +128,42 @@ def write_xlnet(run: TextRun, weights: dict[str, Tensor], head: str | None) -> E
         config["summary_last_dropout"] = recipe.head_dropout
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
-    converted = xlnet.export_tensors(renamed_heads(weights, {name: task}), settings, places, shape)
-    last = settings.begin == "last"
-    around = {"around": True, "begin_last": last}
-    files = files_of_tokeniser(run, vocabulary, settings.max_length, **around)
-    return Exported(config, converted, files)
+    begin = f"heads.{name}."
+    own_names = {
+        f"heads.{task}.{key.removeprefix(begin)}" if key.startswith(begin) else key: tensor
+        for key, tensor in weights.items()
+    }
+    files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
+    if settings.begin == "last" and not isinstance(vocabulary, ImportedVocabulary):
+        files = _begin_last(files)
+    return Exported(config, xlnet.export_tensors(own_names, settings, places, shape), files)
+
+
+def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
+    names = list(recipe.heads())
+    if head is None and len(names) == 1:
+        return names[0]
+    if head in names:
+        return str(head)
+    missing = f"no head '{head}'" if head is not None else "several heads"
+    raise UserError(f"{run.path} has {missing}: choose one (--head {', --head '.join(names)})")
+
+
+def _begin_last(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of a tokeniser that puts BEGIN after the texts, in a segment of its own."""
+    if not files:
+        return files
+    tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode("utf-8"))
+    begin, end = (str(tokenizer.id_to_token(symbol)) for symbol in (BEGIN, END))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {end} {begin}:2",
+        pair=f"$A {end} $B:1 {end}:1 {begin}:2",
+        special_tokens=[(begin, BEGIN), (end, END)],
+    )
+    # Padded on the left, the last state of a row is that of BEGIN.
+    said = json.loads(files["tokenizer_config.json"]) | {"padding_side": "left"}
+    return {
+        **files,
+        "tokenizer.json": tokenizer.to_str(pretty=True).encode("utf-8"),
+        "tokenizer_config.json": as_json(said),
+    }

@@ -17,7 +17,7 @@ from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts import recipe as text_recipe
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.sentences import write_sentences as write
+from heedful.tasks.texts.sentences import encode_documents, encode_sentences
 
 
 def encode(
@@ -28,12 +28,11 @@ def encode(
     max_tokens: int,
 ) -> dict[str, Any]:
     """Write encoded sentences of training and validation documents; returns facts about them."""
-    for part in ("train", "validation"):
-        if part == "train" or examples.data.is_validated:
-            texts = (example.text for example in examples.of(part))
-            write_sentences(texts, vocabulary, folder.parent / part, max_tokens, head)
-    found = EncodedDocuments.open(folder)
-    return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
+
+    def write(texts: Iterator[str], place: Path) -> None:
+        write_sentences(texts, vocabulary, place, max_tokens, head)
+
+    return encode_documents(folder, examples, write)
 
 
 def write_sentences(
@@ -48,8 +47,9 @@ def write_sentences(
     Raises:
         UserError: there is only one document, but sentence pairs need several.
     """
-    pairs, language = head.masking.next_sentence, head.data.sentences
-    write(documents, vocabulary, folder, max_tokens, pairs=pairs, language=language)
+    pairs = head.masking.next_sentence
+    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
+    encode_sentences(documents, vocabulary, folder, longest, head.data.sentences)
     if pairs and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
             f"the {folder.name} text is one document, but next-sentence prediction needs several: "

@@ -7,11 +7,10 @@ from typing import Any
 
 from heedful.evaluation.outcome import Figure, ReportTable
 from heedful.inference.fill_mask import FillMask
-from heedful.tasks.permutation.head import permuted_rows, require_documents
+from heedful.tasks.permutation.head import permuted_rows, write_documents
 from heedful.tasks.permutation.training import PermutationTask
 from heedful.tasks.texts.run import TextRun
 from heedful.tasks.texts.score import TextScore
-from heedful.tasks.texts.sentences import write_sentences
 
 
 def score_permutation(
@@ -28,14 +27,11 @@ def score_permutation(
     """
     recipe: Any = run.recipe
     head = recipe.heads()[name]
-    settings, language = head.permutation, head.data.sentences
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
-        given = iter(texts), filler.vocabulary, path, recipe.max_tokens
-        write_sentences(*given, pairs=settings.pairs, language=language)
-        require_documents(path, settings)
+        write_documents(iter(texts), filler.vocabulary, path, head, recipe.max_tokens)
         limits = (recipe.max_tokens, recipe.training.batch_tokens)
-        rows = permuted_rows(path, filler.vocabulary, settings, *limits)
+        rows = permuted_rows(path, filler.vocabulary, head.permutation, *limits)
         task = PermutationTask(filler.model, rows, rows, name=name, device=filler.device)
         found = task.validate().figures
     figures = {

@@ -1,5 +1,6 @@
 """The head that predicts tokens in random orders: encoding of documents, layers, training task."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from heedful.tasks.permutation.training import PermutationTask
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.part import Training
 from heedful.tasks.texts.recipe import EncoderRecipe
-from heedful.tasks.texts.sentences import write_sentences
+from heedful.tasks.texts.sentences import encode_documents, encode_sentences
 
 
 def encode(
@@ -33,20 +34,29 @@ def encode(
     Raises:
         UserError: there is only one document, but pairs of segments need several.
     """
-    pairs, language = head.permutation.pairs, head.data.sentences
-    for part in ("train", "validation"):
-        if part == "train" or examples.data.is_validated:
-            texts = (example.text for example in examples.of(part))
-            to = folder.parent / part
-            write_sentences(texts, vocabulary, to, max_tokens, pairs=pairs, language=language)
-            require_documents(to, head.permutation)
-    found = EncodedDocuments.open(folder)
-    return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
+
+    def write(texts: Iterator[str], place: Path) -> None:
+        write_documents(texts, vocabulary, place, head, max_tokens)
+
+    return encode_documents(folder, examples, write)
 
 
-def require_documents(folder: Path, settings: own_recipe.PermutationSettings) -> None:
-    """Raise UserError if there is only one document, but pairs of segments need several."""
-    if settings.pairs and len(EncodedDocuments.open(folder)) < 2:
+def write_documents(
+    documents: Iterator[str],
+    vocabulary: Vocabulary,
+    folder: Path,
+    head: own_recipe.PermutationHead,
+    max_tokens: int,
+) -> None:
+    """Encode documents sentence by sentence, so short that two sentences fit in a row of pairs.
+
+    Raises:
+        UserError: there is only one document, but pairs of segments need several.
+    """
+    pairs = head.permutation.pairs
+    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
+    encode_sentences(documents, vocabulary, folder, longest, head.data.sentences)
+    if pairs and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
             f"the {folder.name} text is one document, but pairs of segments need several: set "
             "data.documents to what separates documents, or permutation.pairs = false"
