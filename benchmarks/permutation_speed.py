@@ -130,7 +130,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     drawn = np.random.default_rng(1)
     chosen = np.stack([drawn.permutation(length)[: length // ONE_IN] for _ in range(rows)])
     places = torch.from_numpy(chosen)
-    order = torch.full_like(tokens, -1).scatter(1, places, torch.arange(length // ONE_IN).expand_as(places))  # fmt: skip
+    turns = torch.arange(length // ONE_IN).expand_as(places)
+    order = torch.full_like(tokens, -1).scatter(1, places, turns)
     labels = tokens.gather(1, places)
 
     def ours() -> Tensor:

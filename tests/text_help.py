@@ -25,6 +25,7 @@ LOOP = {
 WORDS = {"kind": "words", "vocabulary_size": 60}
 BERT = {"layers": 2, "hidden_size": 16, "ffn_size": 16, "heads": 2, "max_length": 40}
 LABELLED = {"train": "labelled.tsv", "validation": "labelled-held.tsv"}
+RATED = {"train": "rated.tsv", "validation": "rated-held.tsv", "label": "number"}
 PAIRS = {"train": "pairs.tsv", "validation": "pairs-held.tsv", "text": ["first", "second"]}
 TAGGED = {"train": "tagged.tsv", "validation": "tagged-held.tsv"}
 DOCUMENTS = {"train": "documents.txt", "validation": "documents-held.txt"}
@@ -63,6 +64,7 @@ LANGUAGE = {
 RECIPES: dict[str, dict[str, Any]] = {
     "classification": encoder("classification", LABELLED),
     "pairs": encoder("classification", PAIRS),
+    "rated": encoder("regression", RATED),
     "compared": encoder(
         "classification",
         PAIRS,
@@ -147,6 +149,11 @@ def sentence(rng: random.Random) -> list[str]:
     ]
 
 
+def _rated(words: list[str]) -> str:
+    """A text and a number: twice the number of the colour, and the number of the verb."""
+    return f"{' '.join(words)}\t{10 + 2 * COLOURS.index(words[1]) + VERBS.index(words[3])}"
+
+
 def write_data(folder: Path) -> None:
     """Write the files that the recipes name: the colour is the label of a text."""
     rng = random.Random(1)
@@ -161,6 +168,7 @@ def write_data(folder: Path) -> None:
         documents = ["\n".join(" ".join(sentence(rng)) for _ in range(4)) for _ in range(count)]
         for file, lines in (
             (f"labelled{name}.tsv", ["text\tlabel", *labelled]),
+            (f"rated{name}.tsv", ["text\tnumber", *map(_rated, texts)]),
             (f"pairs{name}.tsv", ["first\tsecond\tlabel", *pairs]),
             (f"tagged{name}.tsv", tagged[:16]),
             (f"documents{name}.txt", ["\n\n".join(documents[: max(4, count // 4)])]),

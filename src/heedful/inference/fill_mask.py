@@ -17,9 +17,9 @@ from heedful.basics.symbols import END
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.axes import Axis
-from heedful.inference.classifier import Advance, Row, check_head, only_row
 from heedful.inference.inference_mode import ready
 from heedful.inference.sliding_windows import count_phrase, room_for_text
+from heedful.inference.text_reader import Advance, Row, check_head, only_row
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, TextEncoder, sequences_of

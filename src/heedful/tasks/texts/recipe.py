@@ -14,7 +14,13 @@ from heedful.models import EncoderSettings, LanguageSettings, registered
 from heedful.models.bert import BertSettings
 from heedful.models.registry import kind_of
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
-from heedful.tasks.texts.data import DocumentData, ExampleData, LabelledData, TaggedData
+from heedful.tasks.texts.data import (
+    DocumentData,
+    ExampleData,
+    LabelledData,
+    RatedData,
+    TaggedData,
+)
 
 __all__ = [
     "ClassificationHead",
@@ -28,6 +34,9 @@ __all__ = [
     "MaskedHead",
     "MaskedRecipe",
     "MaskingSettings",
+    "RatedData",
+    "RegressionHead",
+    "RegressionRecipe",
     "SeveralRecipe",
     "TaggedData",
     "TaggingHead",
@@ -86,6 +95,19 @@ class ClassificationHead(Settings):
         return _choices(ClassificationTraining)
 
 
+class RegressionHead(Settings):
+    """A number for each text, or pair of texts."""
+
+    task: Literal["regression"] = "regression"
+    data: RatedData
+    weight: float = Field(1.0, gt=0)
+    """λ of its loss in multi-task training."""
+
+    def figures(self) -> tuple[str, ...]:
+        """Figures that checkpoints can be chosen by."""
+        return _choices(RegressionTraining)
+
+
 class TaggingHead(Settings):
     """A tag for each word."""
 
@@ -113,7 +135,7 @@ class MaskedHead(Settings):
         return tuple(each for each in known if following or each != "next_accuracy")
 
 
-HeadSettings = ClassificationHead | TaggingHead | MaskedHead
+HeadSettings = ClassificationHead | RegressionHead | TaggingHead | MaskedHead
 _NO_HEADS = nn.ModuleDict()
 
 
@@ -186,13 +208,15 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(
                 "training.penalty needs structured self-attention: model.pooling = 'structured'"
             )
-        if self.training.penalty and "classification" not in tasks:
-            raise ValueError("training.penalty needs a classification task")
+        if self.training.penalty and not tasks & {"classification", "regression"}:
+            raise ValueError(
+                "training.penalty needs a task of whole texts: classification or regression"
+            )
         if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(
                 "[vectors] is for other encoders: a language model has its own embeddings"
             )
-        if self.training.label_smoothing and tasks == {"masked"}:
+        if self.training.label_smoothing and not tasks & {"classification", "tagging"}:
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
 
     def _can_read(self, name: str, head: HeadSettings) -> None:
@@ -204,7 +228,7 @@ class EncoderRecipe(TextRecipe):
             kind = f"{kind}' with pairs = 'apart"
         if head.task == "tagging":
             raise ValueError(f"model.kind = '{kind}' has no word vectors for tagging")
-        if head.task == "classification" and len(head.data.text) == 1:
+        if isinstance(head.data, LabelledData) and len(head.data.text) == 1:
             raise ValueError(
                 f"model.kind = '{kind}' reads pairs of texts only: set {self.table_of(name)}.text "
                 "to both columns, or choose another model"
@@ -226,6 +250,23 @@ class ClassificationRecipe(EncoderRecipe):
 
     def heads(self) -> Mapping[str, HeadSettings]:
         return {"classification": ClassificationHead(data=self.data)}
+
+
+class RegressionTraining(TextTrainingSettings):
+    """As all, chosen by Pearson's correlation."""
+
+    choose_by: Literal["loss", "pearson", "spearman"] = "pearson"
+
+
+class RegressionRecipe(EncoderRecipe):
+    """A number for each text, or pair of texts."""
+
+    task: Literal["regression"] = "regression"
+    data: RatedData
+    training: RegressionTraining = RegressionTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"regression": RegressionHead(data=self.data)}
 
 
 class TaggingTraining(TextTrainingSettings):
