@@ -7,6 +7,7 @@ from heedful.tasks.masked import Masked
 from heedful.tasks.spec import Command, register
 
 if TYPE_CHECKING:
+    from heedful.runs.run import Run
     from heedful.tasks.permutation.recipe import PermutationRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
 
@@ -21,6 +22,9 @@ class Permutation(Masked):
         from heedful.tasks.permutation.recipe import PermutationRecipe
 
         return PermutationRecipe
+
+    def compile_name(self, run: "Run") -> str:
+        return "encoder.streams"
 
     def head_module(self) -> Any:
         from heedful.tasks.permutation import head
