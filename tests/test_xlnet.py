@@ -459,3 +459,21 @@ def test_depths_and_axes() -> None:
     assert depths["tokens.weight"] == depths["query_start"] == 0
     assert depths["layers.1.attention.segments"] == 2
     assert depths["pooler.weight"] == 3
+
+
+@pytest.mark.parametrize("begin", ["first", "last"])
+def test_everything_is_computed_on_the_device_of_the_tokens(begin: str) -> None:
+    """The device meta refuses tensors of the CPU, and numbers that would have to be read back."""
+    with torch.device("meta"):
+        xlnet = XLNet(XLNetSettings(layers=2, hidden_size=16, heads=2, begin=begin), VOCABULARY)
+        head = PermutationHead(xlnet)
+        tokens = torch.zeros(3, 9, dtype=torch.long)
+        batch = Sequences(tokens, torch.zeros(3, dtype=torch.long), tokens)
+        there = torch.ones(3, 4, dtype=torch.bool)
+    earlier = xlnet.remember(tokens[:, :4], there)
+    streams = xlnet.streams(batch, Predicted(tokens, tokens[:, :2]), earlier, keep=6)
+    assert streams.query is not None
+    logits = head(streams.query.flatten(0, 1))
+    assert logits.shape == (6, VOCABULARY)
+    logits.sum().backward()
+    assert {one.device.type for one in (logits, xlnet(batch).states)} == {"meta"}
