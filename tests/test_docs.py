@@ -48,6 +48,7 @@ from heedful.models.gpt import GptSettings
 from heedful.models.recurrent_language import RecurrentLanguageSettings
 from heedful.models.registry import kind_of
 from heedful.models.transformer import TransformerSettings
+from heedful.models.xlnet import XLNetSettings
 from heedful.runs.recipe import check_recipe, read_recipe
 from heedful.runs.registry import GROUP
 from heedful.runs.search_space import SearchSpace
@@ -265,7 +266,7 @@ MODELS: dict[str, list[type[ModelSettings]]] = {
     "texts": [*registered(EncoderSettings), *registered(LanguageSettings)],
 }
 FILLED: dict[type[Settings], str] = {
-    **dict.fromkeys((TransformerSettings, BertSettings, GptSettings), "size"),
+    **dict.fromkeys((TransformerSettings, BertSettings, GptSettings, XLNetSettings), "size"),
     RecurrentLanguageSettings: "hidden_size",
 }
 """Settings whose numbers come from another one, where they are not given."""

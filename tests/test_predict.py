@@ -24,6 +24,7 @@ LATER = {
     "answer",
     "captioning",
     "image-classification",
+    "permutation",
     "regression",
     "synthesis",
     "transcription",

@@ -45,6 +45,14 @@ def encoder(task: str, data: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 MASKED = encoder("masked", DOCUMENTS, tokeniser={**WORDS, "mask": True})
+XLNET = {**BERT, "kind": "xlnet"}
+PERMUTATION = encoder(
+    "permutation",
+    DOCUMENTS,
+    tokeniser={**WORDS, "mask": True},
+    model=XLNET,
+    permutation={"memory": 7},
+)
 LANGUAGE = {
     "task": "language-model",
     "seed": 5,
@@ -110,6 +118,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     "tagging": encoder("tagging", TAGGED),
     "masked": MASKED,
     "alone": {**MASKED, "masking": {"next_sentence": False, "whole_word": True}},
+    "permutation": PERMUTATION,
+    "in one segment": {
+        **PERMUTATION,
+        "permutation": {"one_in": 2, "longest_span": 1, "pairs": False},
+    },
+    "xlnet": encoder("classification", LABELLED, model={**XLNET, "begin": "last"}),
     "gpt": {**LANGUAGE, "model": {"layers": 1, "hidden_size": 16, "heads": 2}},
     "lstm": {
         **LANGUAGE,

@@ -10,6 +10,7 @@ examples of a pool are sorted by length, and its batches are shuffled.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -75,6 +76,19 @@ class MaskedBatch:
         return [self]
 
 
+class RowTokens(NamedTuple):
+    """The tokens of rows, concatenated."""
+
+    tokens: Integers
+    """[n] without BEGIN and END."""
+    starts: NDArray[np.bool_]
+    """[n] whether a sentence begins at the token."""
+    row: Integers
+    """[n] the row of each token."""
+    column: Integers
+    """[n] its place in the row, where BEGIN is at 0."""
+
+
 class SentencePairs:
     """Pre-training batches of a corpus: rows × the longest row is at most ``batch_tokens``.
 
@@ -129,10 +143,10 @@ class SentencePairs:
         Raises:
             UserError: ``position`` is invalid because the corpus or the batch size has changed.
         """
-        for after, (rows, key) in of_rank(self._order(position), rank):
+        for after, (rows, key) in of_rank(self.order(position), rank):
             yield after, self._batch(rows, key)
 
-    def _order(self, position: Position) -> Iterator[tuple[Position, tuple[Segments, str]]]:
+    def order(self, position: Position) -> Iterator[tuple[Position, tuple[Segments, str]]]:
         """The segments of each batch, and the key of its random masks."""
         seed, epoch, index = position
         pools = -(-len(self._stretches) // POOL)
@@ -181,7 +195,8 @@ class SentencePairs:
         turns = mix(np.arange(len(made), dtype=np.uint64), f"turn {key} {number}")
         return [made[turn] for turn in np.argsort(turns, kind="stable")]
 
-    def _batch(self, rows: Segments, key: str) -> MaskedBatch:
+    def read(self, rows: Segments) -> "RowTokens":
+        """The tokens of rows."""
         runs = np.stack([rows.first, rows.second], axis=1).reshape(-1, 2)
         sentences = ranges(runs[:, 0], runs[:, 1] - runs[:, 0])
         found = self.corpus.sentences.read("tokens", sentences)
@@ -199,17 +214,29 @@ class SentencePairs:
 
         row = run // 2
         column = 1 + inside + np.where(run % 2, rows.sizes[row, 0] + 1, 0)
+        return RowTokens(tokens, starts, row, column)
+
+    def _batch(self, rows: Segments, key: str) -> MaskedBatch:
+        tokens, starts, row, column = self.read(rows)
         chosen, put = self._hide(tokens, starts, row, key)
         labels = torch.from_numpy(tokens[chosen])
         tokens[chosen] = put
         places = torch.from_numpy(np.stack([row[chosen], column[chosen]], axis=1))
         random = torch.from_numpy(rows.random.astype(np.int64)) if self.next_sentence else None
-        sequences = self._sequences(tokens, row, column, rows.sizes)
+        sequences = self.sequences(tokens, row, column, rows.sizes)
         return MaskedBatch(sequences, places, labels, random, len(rows.sizes))
 
-    def _sequences(
+    def sequences(
         self, tokens: Integers, row: Integers, column: Integers, sizes: Integers
     ) -> Sequences:
+        """Rows with BEGIN and the ENDs, of tokens [n] at a row [n] and column [n].
+
+        Args:
+            tokens: the tokens.
+            row: of each.
+            column: of each.
+            sizes: [B, 2] number of tokens of both segments of each row.
+        """
         first, second = 2 + sizes[:, 0], sizes[:, 1] + 1
         lengths = first + second if self.next_sentence else first
         made = np.full((len(sizes), int(lengths.max())), PAD, np.int64)

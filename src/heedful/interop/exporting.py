@@ -15,6 +15,7 @@ from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT
 from heedful.interop.texts import write_bert, write_gpt
 from heedful.interop.translators import write_marian
+from heedful.interop.xlnet import write_xlnet
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.tasks.pairs.aligners import runs_of
@@ -23,6 +24,7 @@ LAYOUTS: Mapping[str, Callable[[Any, dict[str, Tensor], str | None], Exported]] 
     "bert": write_bert,
     "gpt": write_gpt,
     "marian": write_marian,
+    "xlnet": write_xlnet,
 }
 """Layout → function that writes a run in it; tasks name the layouts that they allow."""
 

@@ -16,6 +16,7 @@ from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
 from heedful.interop.texts import ImportedText, read_bert, read_gpt
 from heedful.interop.translators import read_marian
+from heedful.interop.xlnet import read_xlnet
 from heedful.runs.checkpoints import folder_of, save_checkpoint
 from heedful.runs.manifest import write_facts, write_recipe
 from heedful.runs.opening import open_run
@@ -127,10 +128,15 @@ def _read_gpt(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
     return _of_text(read_gpt(folder, config))
 
 
+def _read_xlnet(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_text(read_xlnet(folder, config, pairs=pairs))
+
+
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
     "bert": _read_bert,
     "gpt2": _read_gpt,
     "marian": _read_marian,
+    "xlnet": _read_xlnet,
 }
 """``model_type`` of ``config.json`` → function that reads a folder; its last argument: pairs."""
 

@@ -66,7 +66,7 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
     """
     where = str(folder)
     settings = bert.settings_of(config, f"{where}/{CONFIG}")
-    vocabulary = _vocabulary(folder, config)
+    vocabulary = read_vocabulary(folder, config)
     tensors = read_weights(folder)
     shape = bert.shape_of(tensors, config)
     found = bert.import_tensors(tensors, settings, vocabulary.places, shape, where)
@@ -79,7 +79,7 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
         )
     for head in ("classification", "tagging"):
         if head in shape.heads:
-            labels = _labels(config, shape.heads[head], f"{where}/{CONFIG}")
+            labels = labels_of(config, shape.heads[head], f"{where}/{CONFIG}")
     if not shape.pooler:
         notice(f"{where}: no pooler in the file; it is initialised randomly and needs training")
     if not labels and _MASKED not in shape.heads:
@@ -104,7 +104,7 @@ def _encoder_recipe(
     pairs: bool,
 ) -> EncoderRecipe:
     given: dict[str, Any] = {
-        "tokeniser": _vocabulary_settings(vocabulary),
+        "tokeniser": vocabulary_settings(vocabulary),
         "model": settings,
         "max_tokens": min(128, settings.max_length),
         "head_dropout": head_dropout,
@@ -133,18 +133,18 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
     """
     where = str(folder)
     settings = gpt.settings_of(config, f"{where}/{CONFIG}")
-    vocabulary = _vocabulary(folder, config)
+    vocabulary = read_vocabulary(folder, config)
     weights = gpt.import_tensors(read_weights(folder), settings, vocabulary.places, where)
     recipe = LanguageRecipe(
         data=DocumentData(train=[where]),
-        tokeniser=_vocabulary_settings(vocabulary),
+        tokeniser=vocabulary_settings(vocabulary),
         model=settings,
         context=min(128, settings.max_length),
     )
     return ImportedText(recipe, vocabulary, weights, [], [])
 
 
-def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
+def read_vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
     where = str(folder)
     rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size", most=MOST_ROWS)
     files = read_files(folder)
@@ -152,13 +152,13 @@ def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
     return ImportedVocabulary(files, find_special(files, where), rows, where)
 
 
-def _vocabulary_settings(vocabulary: ImportedVocabulary) -> VocabularySettings:
+def vocabulary_settings(vocabulary: ImportedVocabulary) -> VocabularySettings:
     return VocabularySettings(
         kind="imported", vocabulary_size=max(vocabulary.size, 5), mask=vocabulary.mask is not None
     )
 
 
-def _labels(config: Mapping[str, Any], count: int, where: str) -> list[str]:
+def labels_of(config: Mapping[str, Any], count: int, where: str) -> list[str]:
     """The names of the classes, by index."""
     given = config.get("id2label")
     if given is None:
@@ -214,7 +214,7 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
     except UserError as error:
         raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
     vocabulary = run.vocabulary()
-    places, special = _places(vocabulary)
+    places, special = places_and_special(vocabulary)
     end = special[END]
     config |= {
         "vocab_size": count_rows(places),
@@ -222,7 +222,7 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
         "eos_token_id": end,
         "pad_token_id": special[PAD],
     }
-    files = _tokeniser_files(run, vocabulary, settings.max_length, around=False)
+    files = vocabulary_files(run, vocabulary, settings.max_length, around=False)
     never = [[row] for row in special[:END] if row is not None]
     generation: dict[str, Any] = {"bos_token_id": end, "eos_token_id": end}
     generation |= {"bad_words_ids": never} if never else {}
@@ -253,7 +253,7 @@ def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Ex
     if (kept := (run.facts.get("imported") or {}).get("heads")) is not None:
         heads = {head: count for head, count in heads.items() if head in kept}
     shape = bert.shape_for(heads)
-    places, special = _places(vocabulary)
+    places, special = places_and_special(vocabulary)
     config = bert.config_of(settings, shape) | {
         "vocab_size": count_rows(places),
         "pad_token_id": special[PAD],
@@ -263,7 +263,7 @@ def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Ex
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
     own = _renamed(weights, {name: task, f"{name}_next": "next_sentence"})
-    files = _tokeniser_files(run, vocabulary, settings.max_length, around=True)
+    files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
     return Exported(config, bert.export_tensors(own, settings, places, shape), files)
 
 
@@ -277,14 +277,14 @@ def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
     raise UserError(f"{run.path} has {missing}: choose one (--head {', --head '.join(names)})")
 
 
-def _places(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:
+def places_and_special(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:
     """The rows of heedful's symbols in the exported table, and the first four of them."""
     if isinstance(vocabulary, ImportedVocabulary):
         return vocabulary.places, list(vocabulary.places[: END + 1])
     return range(vocabulary.size), [PAD, UNKNOWN, BEGIN, END]
 
 
-def _tokeniser_files(
+def vocabulary_files(
     run: TextRun, vocabulary: SavedVocabulary, longest: int, *, around: bool
 ) -> dict[str, bytes]:
     if isinstance(vocabulary, ImportedVocabulary):

@@ -139,14 +139,13 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
         UserError: the run has no such head, or several and none is named.
     """
     heads = spec_named(recipe.task).heads(recipe)
-    fitting = [name for name, own in heads.items() if own == task]
+    command = spec_named(task).command
+    fitting = [name for name, own in heads.items() if spec_named(own).command == command]
     if head is not None and head in fitting:
         return head
     if head is not None:
         named = ", ".join(fitting) or "none"
-        raise UserError(
-            f"{path} has no head '{head}' for heedful {spec_named(task).command}; there is {named}"
-        )
+        raise UserError(f"{path} has no head '{head}' for heedful {command}; there is {named}")
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

@@ -204,7 +204,7 @@ class EncoderSpec(TextSpec):
 
     family = "encoder"
     starts = frozenset({"encoder", "language"})
-    exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"bert": "bert"}}
+    exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"bert": "bert", "xlnet": "xlnet"}}
 
     def tables_from(self, run: "Run") -> dict[str, Any]:
         tables = super().tables_from(run)
