@@ -108,6 +108,17 @@ RECIPES: dict[str, dict[str, Any]] = {
     "tagging": encoder("tagging", TAGGED),
     "masked": MASKED,
     "alone": {**MASKED, "masking": {"next_sentence": False, "whole_word": True}},
+    "ordered": {
+        **MASKED,
+        "masking": {"sentence_order": True},
+        "model": {**BERT, "embedding_size": 6, "shared_layers": True},
+    },
+    "replaced": {
+        **MASKED,
+        "task": "replaced",
+        "model": {**BERT, "embedding_size": 6, "pooler": "gelu"},
+        "replacing": {"generator_size": 0.5, "generator_layers": 1},
+    },
     "gpt": {**LANGUAGE, "model": {"layers": 1, "hidden_size": 16, "heads": 2}},
     "lstm": {
         **LANGUAGE,

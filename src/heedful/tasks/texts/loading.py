@@ -41,7 +41,7 @@ def load_classifier(
     Raises:
         UserError: the folder is not a run of a classifier.
     """
-    return _load(Classifier, "classification", path, head, device, precision, checkpoint)
+    return load_head(Classifier, "classification", path, head, device, precision, checkpoint)
 
 
 def load_tagger(
@@ -57,7 +57,7 @@ def load_tagger(
     Raises:
         UserError: the folder is not a run of a tagger.
     """
-    return _load(Tagger, "tagging", path, head, device, precision, checkpoint)
+    return load_head(Tagger, "tagging", path, head, device, precision, checkpoint)
 
 
 def load_filler(
@@ -73,7 +73,7 @@ def load_filler(
     Raises:
         UserError: the folder is not a run of a masked language model.
     """
-    return _load(FillMask, "masked", path, head, device, precision, checkpoint)
+    return load_head(FillMask, "masked", path, head, device, precision, checkpoint)
 
 
 def load_generator(
@@ -88,10 +88,10 @@ def load_generator(
     Raises:
         UserError: the folder is not a run of a language model.
     """
-    return _load(Generator, "language-model", path, None, device, precision, checkpoint)
+    return load_head(Generator, "language-model", path, None, device, precision, checkpoint)
 
 
-def _load(
+def load_head(
     make: Callable[..., P],
     task: str,
     path: str | Path,

@@ -15,6 +15,7 @@ from heedful.models.bert import BertSettings
 from heedful.models.registry import kind_of
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
 from heedful.tasks.texts.data import DocumentData, ExampleData, LabelledData, TaggedData
+from heedful.tasks.texts.masking_settings import MaskingSettings
 
 __all__ = [
     "ClassificationHead",
@@ -62,17 +63,6 @@ class TextVectorSettings(VectorSettings):
     file: str
 
 
-class MaskingSettings(Settings):
-    """Pre-training of an encoder (Devlin et al. 2019, section 3.1)."""
-
-    share: float = Field(0.15, gt=0, lt=1)
-    """Share of tokens to predict; 80 % of them are masked, 10 % replaced, 10 % unchanged."""
-    whole_word: bool = False
-    """Mask whole words, with all their tokens."""
-    next_sentence: bool = True
-    """Also predict whether the second segment of a pair follows the first."""
-
-
 class ClassificationHead(Settings):
     """A label for each text, or pair of texts."""
 
@@ -99,7 +89,7 @@ class TaggingHead(Settings):
 
 
 class MaskedHead(Settings):
-    """Predicts masked tokens, and whether two segments follow each other."""
+    """Predicts masked tokens, and how two segments are related."""
 
     task: Literal["masked"] = "masked"
     data: DocumentData
@@ -108,9 +98,8 @@ class MaskedHead(Settings):
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
-        following = self.masking.next_sentence
-        known = _choices(MaskedTraining)
-        return tuple(each for each in known if following or each != "next_accuracy")
+        others = {"next_accuracy", "order_accuracy"} - {f"{self.masking.of_pairs}_accuracy"}
+        return tuple(each for each in _choices(MaskedTraining) if each not in others)
 
 
 HeadSettings = ClassificationHead | TaggingHead | MaskedHead
@@ -248,7 +237,7 @@ class TaggingRecipe(EncoderRecipe):
 class MaskedTraining(TextTrainingSettings):
     """As all, chosen by loss."""
 
-    choose_by: Literal["loss", "masked_accuracy", "next_accuracy"] = "loss"
+    choose_by: Literal["loss", "masked_accuracy", "next_accuracy", "order_accuracy"] = "loss"
 
 
 class MaskedRecipe(EncoderRecipe):
@@ -264,9 +253,11 @@ class MaskedRecipe(EncoderRecipe):
 
     @model_validator(mode="after")
     def _is_chosen_by_a_figure(self) -> "MaskedRecipe":
-        if self.training.choose_by == "next_accuracy" and not self.masking.next_sentence:
+        pairs = {"next_accuracy": "next_sentence", "order_accuracy": "sentence_order"}
+        needed = pairs.get(self.training.choose_by)
+        if needed is not None and not getattr(self.masking, needed):
             raise ValueError(
-                "training.choose_by = 'next_accuracy' needs masking.next_sentence = true"
+                f"training.choose_by = '{self.training.choose_by}' needs masking.{needed} = true"
             )
         return self
 

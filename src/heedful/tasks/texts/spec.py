@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_LABELS = 12
 """Maximum number of labels that ``heedful info`` lists."""
-_LEAST_SYMBOLS = 5
+LEAST_SYMBOLS = 5
 """A vocabulary size for checking the model before the vocabulary is built."""
 
 
@@ -97,7 +97,7 @@ class TextSpec(TaskSpec):
         from heedful.models import build_encoder
         from heedful.runs.model_size import require_trainable
 
-        require_trainable(recipe, lambda: build_encoder(recipe.model, _LEAST_SYMBOLS))
+        require_trainable(recipe, lambda: build_encoder(recipe.model, LEAST_SYMBOLS))
 
     def prepare(
         self, path: Path, recipe: "TextRecipe", data_folder: Path | None, start: "Start | None"
