@@ -27,20 +27,25 @@ FILES = (
 )
 """Files of a tokeniser that are kept if they exist."""
 
-_ROLES = {"wordpiece": ("pad", "unk", "cls", "sep", "mask"), "bytes": ("pad", "unk", "bos", "eos")}
+_ROLES = (("pad",), ("unk",), ("cls", "bos"), ("sep", "eos"), ("mask",))
+"""The roles of PAD, UNKNOWN, BEGIN, END and the mask; a model that has the first of two uses it."""
 _SWITCHES = (
     "do_lower_case",
     "tokenize_chinese_chars",
     "strip_accents",
     "separate_vocabs",
     "add_prefix_space",
+    "keep_accents",
 )
 _ADDING = ("add_bos_token", "add_eos_token")
 """Also options for special tokens around a text, which the model adds itself."""
-_NAMES = {
-    "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-    "bytes": (None, None, None, "<|endoftext|>"),
+_ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+_NAMES: dict[str, tuple[tuple[str | None, ...], ...]] = {
+    "wordpiece": (("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),),
+    "bytes": ((None, None, None, "<|endoftext|>", None), _ROBERTA),
+    "unigram": (_ROBERTA, ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")),
 }
+"""Usual names; the first names whose END is in the vocabulary are those of a file without any."""
 
 
 def read_kept(
@@ -99,7 +104,7 @@ def _read(files: Mapping[str, bytes], where: str) -> Tokenizer:
 
 
 def family_of(tokenizer: Tokenizer, where: str) -> str:
-    """``wordpiece`` or ``bytes``.
+    """``wordpiece``, ``bytes`` or ``unigram``.
 
     Raises:
         UserError: the tokeniser is of another kind.
@@ -110,30 +115,30 @@ def family_of(tokenizer: Tokenizer, where: str) -> str:
         return "wordpiece"
     if model == "BPE" and "ByteLevel" in json.dumps([described["pre_tokenizer"]]):
         return "bytes"
+    if model == "Unigram" and "Metaspace" in json.dumps([described["pre_tokenizer"]]):
+        return "unigram"
     raise UserError(
-        f"{where}: a tokeniser of kind '{model}'; WordPiece and byte-level BPE are supported"
+        f"{where}: a tokeniser of kind '{model}'; WordPiece, byte-level BPE and Unigram with "
+        "Metaspace are supported"
     )
 
 
 def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
-    """The ids of PAD, UNKNOWN, BEGIN, END and, in WordPiece, the mask.
+    """The ids of PAD, UNKNOWN, BEGIN, END and, if there is one, the mask.
 
     If a token has several roles, END has precedence over BEGIN, UNKNOWN and PAD.
 
     Raises:
-        UserError: END or, in WordPiece, BEGIN or UNKNOWN is missing.
+        UserError: END or, unless the tokeniser is of bytes, BEGIN or UNKNOWN is missing.
     """
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
     settings = read_tokeniser_settings(files, where)
-    found: list[int | None] = []
-    for role, usual in zip(_ROLES[family], _NAMES[family], strict=True):
-        name = settings.get(f"{role}_token", usual)
-        found.append(None if name is None else tokenizer.token_to_id(name))
-    needed = (UNKNOWN, BEGIN, END) if family == "wordpiece" else (END,)
-    for symbol in needed:
+    names = special_names(tokenizer.get_vocab(), settings, family)
+    found = [None if name is None else tokenizer.token_to_id(name) for name in names]
+    for symbol in (END,) if family == "bytes" else (UNKNOWN, BEGIN, END):
         if found[symbol] is None:
-            role, usual = _ROLES[family][symbol], _NAMES[family][symbol]
+            role, usual = _ROLES[symbol][0], _NAMES[family][0][symbol]
             raise UserError(
                 f"{where}: the tokeniser has no {role}_token (such as {usual}); name it in "
                 "tokenizer_config.json"
@@ -142,6 +147,25 @@ def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
         if found[symbol] in found[symbol + 1 :]:
             found[symbol] = None
     return found if len(found) <= END + 1 or found[-1] is not None else found[:-1]
+
+
+def special_names(
+    vocabulary: Mapping[str, int], settings: Mapping[str, Any], family: str
+) -> list[str | None]:
+    """The names of PAD, UNKNOWN, BEGIN, END and the mask; None for those that have none.
+
+    Args:
+        vocabulary: the tokens.
+        settings: the result of :func:`read_tokeniser_settings`.
+        family: the result of :func:`family_of`.
+    """
+    known = _NAMES[family]
+    usual = next((names for names in known if names[END] in vocabulary), known[0])
+    found: list[str | None] = []
+    for roles, name in zip(_ROLES, usual, strict=True):
+        given = [settings[f"{role}_token"] for role in roles if f"{role}_token" in settings]
+        found.append(given[0] if given else name)
+    return found
 
 
 def read_tokeniser_settings(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
@@ -192,10 +216,7 @@ def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
-    special = [
-        settings.get(f"{role}_token", usual)
-        for role, usual in zip(_ROLES["wordpiece"], _NAMES["wordpiece"], strict=True)
-    ]
+    special = special_names(rows, settings, "wordpiece")
     present = [AddedToken(name, special=True) for name in special if name in names]
     tokenizer.add_special_tokens(present)
     return tokenizer
@@ -213,10 +234,23 @@ def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
         add_prefix_space=settings.get("add_prefix_space", False)
     )
     tokenizer.decoder = decoders.ByteLevel()
-    special = [settings.get(f"{role}_token") for role in _ROLES["bytes"]] + ["<|endoftext|>"]
+    special = [*special_names(vocabulary, settings, "bytes"), "<|endoftext|>"]
     present = dict.fromkeys(name for name in special if name in vocabulary)
-    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in present])
+    mask = special[END + 1] if _has_stripped_mask(files, where) else None
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, lstrip=name == mask) for name in present]
+    )
     return tokenizer
+
+
+def _has_stripped_mask(files: Mapping[str, bytes], where: str) -> bool:
+    """Whether the settings say that the space before a mask belongs to the mask."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        given = parse_json(files[name], f"{where}/{name}") if name in files else None
+        mask = given.get("mask_token") if isinstance(given, dict) else None
+        if isinstance(mask, dict):
+            return mask.get("lstrip") is True
+    return False
 
 
 def hash_of(content: bytes) -> str:

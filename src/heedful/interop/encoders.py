@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.basics.symbols import PAD
+from heedful.basics.symbols import BEGIN, PAD
 from heedful.data.imported_vocabulary import ImportedVocabulary, count_rows
 from heedful.interop.exported import Exported
 from heedful.interop.folder import CONFIG, read_weights
@@ -79,6 +79,11 @@ def read_encoder(
         )
     settings = layout.settings_of(config, f"{where}/{CONFIG}")
     vocabulary = read_vocabulary(folder, config)
+    if vocabulary.special[BEGIN] is None:
+        raise UserError(
+            f"{where}: the tokeniser has no cls_token, with which texts of an encoder begin; name "
+            "it in tokenizer_config.json"
+        )
     tensors = read_weights(folder)
     shape = layout.shape_of(tensors, config)
     found = layout.import_tensors(tensors, settings, vocabulary.places, shape, where)
