@@ -33,7 +33,8 @@ def score_replaced(
     head = cast(ReplacedHead, recipe.heads()[name])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
-        encode_sentences(iter(texts), detector.vocabulary, path, recipe.max_tokens - 2, None)
+        longest, language = recipe.max_tokens - 2, head.data.sentences
+        encode_sentences(iter(texts), detector.vocabulary, path, longest, language)
         rows = rows_of(path, detector.vocabulary, head, recipe)
         task = ReplacedTask(
             detector.model,

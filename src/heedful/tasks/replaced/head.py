@@ -23,10 +23,10 @@ from heedful.tasks.texts.sentences import encode_documents, encode_sentences
 def encode(
     folder: Path, head: ReplacedHead, examples: Examples, vocabulary: SavedVocabulary, limit: int
 ) -> dict[str, Any]:
-    """Write encoded lines of training and validation documents; returns facts about them."""
+    """Write encoded sentences of training and validation documents; returns facts about them."""
 
     def write(texts: Iterator[str], place: Path) -> None:
-        encode_sentences(texts, vocabulary, place, limit - 2, None)
+        encode_sentences(texts, vocabulary, place, limit - 2, head.data.sentences)
 
     return encode_documents(folder, examples, write)
 

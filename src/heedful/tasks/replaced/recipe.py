@@ -70,10 +70,6 @@ class ReplacedRecipe(EncoderRecipe):
             raise ValueError("replaced tokens need tokeniser.mask = true")
         if self.training.label_smoothing:
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
-        if self.data.sentences is not None:
-            raise ValueError(
-                "data.sentences is for pairs of segments; rows for replaced tokens have one"
-            )
         try:
             cast(ReplacedHead, self.heads()["replaced"]).generator(cast(BertSettings, self.model))
         except ValueError as error:
