@@ -92,7 +92,7 @@ def test_segments_follow_each_other_and_half_are_exchanged(
                 break
         assert seen == Counter(range(sum(SIZES)))
     # The document of one sentence has no second segment, and few other rows have none.
-    assert 6 <= labels[-1] <= 0.02 * labels.total()
+    assert 6 <= labels[-1] <= 0.05 * labels.total()
     assert 0.4 < labels[1] / (labels[0] + labels[1]) < 0.6
 
 

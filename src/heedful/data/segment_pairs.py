@@ -9,8 +9,8 @@ second segment, a later pair gets a true one instead, so that both halves keep t
 segment is about as long as a true one and begins with a sentence.
 
 For the order of sentences (Lan et al. 2020, section 3.1), all second segments follow the first, and
-half of the pairs are exchanged. A sentence that is left alone at the end of a document has no second
-segment.
+half of the pairs are exchanged. A sentence that is left alone at the end of a document has no
+second segment.
 """
 
 from bisect import bisect_right
@@ -178,8 +178,8 @@ class _Cut:
     def _ordered(self, begin: int, ends: list[int], places: tuple[int, int], number: int) -> int:
         """Add two segments that follow each other, and return the end of the second.
 
-        Whether they are exchanged is random. The last sentence of a stretch is not left alone if the
-        segments have more than two sentences.
+        Whether they are exchanged is random. The last sentence of a stretch is not left alone if
+        the segments have more than two sentences.
         """
         place, end = places
         if len(ends) - 1 - end == 1 and end - place > 2:

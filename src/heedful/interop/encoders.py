@@ -230,10 +230,10 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
 
 def _heads_of_pairs(recipe: EncoderRecipe, name: str) -> dict[str, int]:
     """The head of pairs of segments beside a head for masked tokens."""
-    head = recipe.heads()[name]
-    if head.task != _MASKED or head.masking.of_pairs is None:
+    masking: MaskingSettings | None = getattr(recipe.heads()[name], "masking", None)
+    if masking is None or masking.of_pairs is None:
         return {}
-    return {"sentence_order" if head.masking.sentence_order else "next_sentence": 2}
+    return {"sentence_order" if masking.sentence_order else "next_sentence": 2}
 
 
 def _layout_of(run: TextRun, settings: BertSettings, heads: Mapping[str, int]) -> str:
