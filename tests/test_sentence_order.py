@@ -18,6 +18,7 @@ from heedful.data.vocabularies import SavedVocabulary, VocabularySettings, train
 from heedful.runs.opening import open_run
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.building import load_text_model
+from heedful.tasks.texts.loading import load_filler
 from heedful.tasks.texts.masking_settings import MaskingSettings
 from heedful.training import train
 from text_help import RECIPES, write_data
@@ -140,6 +141,8 @@ def test_the_loss_and_the_figures_leave_out_rows_of_one_segment(tmp_path: Path) 
             right, count = right + (int(row.argmax()) == label), count + 1
         if after.epoch:
             break
+    trace = load_filler(path, device="cpu").trace("the [MASK] dog")
+    assert trace.maps[0].step_axis == "layers"  # the layers have the same parameters
     figures = task.validate().figures
     assert alone == 1
     assert figures["order_loss"] == pytest.approx(total / count, rel=1e-5)
