@@ -29,6 +29,7 @@ from heedful.tasks.replaced.predictor import DetectReplaced
 from heedful.tasks.replaced.training import ReplacedTask
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.building import build_text_model, load_text_model, load_text_start
+from heedful.tasks.texts.loading import load_filler
 from heedful.training import train
 from serving_help import running
 from text_help import LABELLED, RECIPES, TAGGED, encoder, write_data
@@ -294,8 +295,26 @@ def test_the_command_the_server_and_the_trace(run: Path, folder: Path) -> None:
         answer = httpx.post(f"{address}/api/predict/{models[0].name}", json=body, timeout=60)
     assert answer.status_code == 200
     assert answer.json()["results"][0]["tokens"] == list(found.tokens)
-    filled = CliRunner().invoke(main.app, ["fill", str(run), "the [MASK]"])
-    assert "use it with heedful detect" in str(filled.exception)
+    tagged = CliRunner().invoke(main.app, ["tag", str(run), "-"], input="the dog")
+    assert "use it with heedful detect, heedful fill" in str(tagged.exception)
+
+
+def test_the_generator_fills_masks(run: Path) -> None:
+    filler = load_filler(run, device="cpu")
+    assert filler.head == "generator"
+    tokens = filler.tokens("the [MASK] dog")
+    model, _ = task_of(run)
+    generator = model.heads["replaced"].generator
+    states = generator(sequences_of([tokens])).states
+    expected = generator.head(states[0, [2]]).softmax(1)
+    with torch.inference_mode():
+        torch.testing.assert_close(filler.probabilities(tokens, [1]), expected, atol=1e-6, rtol=0)
+    assert len(filler.fill("the [MASK] dog").masks[0]) == 5
+    assert filler.trace("the [MASK] dog").maps[0].name == "encoder.layers.0.self_attention"
+    if not main.app.registered_commands:
+        main._register()
+    done = CliRunner().invoke(main.app, ["fill", str(run), "the [MASK] dog", "--device", "cpu"])
+    assert len(done.stdout.splitlines()) == 5
 
 
 @pytest.mark.parametrize("after", ["classification", "tagging", "replaced", "masked"])

@@ -47,6 +47,18 @@ class Replaced(HeadSpec):
 
         require_trainable(recipe, build)
 
+    def inner_heads(self, recipe: Any) -> dict[str, str]:
+        return {"generator": "masked"}
+
+    def model_of_head(self, model: Any, head: str) -> Any:
+        """For ``generator``, the generator as an encoder with a head for masked tokens."""
+        if head not in self.inner_heads(None):
+            return model
+        from heedful.models.encoders import HeadedEncoder
+
+        ((_, own),) = model.heads.items()
+        return HeadedEncoder(own.generator, {head: own.generator.head})
+
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.replaced.loading import load_detector
 

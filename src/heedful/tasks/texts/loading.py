@@ -114,6 +114,7 @@ def load_head(
     model.to(chosen).eval()
     products = resolve_precision(model, products, chosen)
     own = spec.predictor_arguments(run, name)
+    model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, name)
     return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 
 
@@ -123,7 +124,10 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
     Raises:
         UserError: the run has no such head, or several and none is named.
     """
-    heads = spec_named(recipe.task).heads(recipe)
+    spec = spec_named(recipe.task)
+    heads = spec.heads(recipe)
+    if isinstance(spec, TextSpec):
+        heads = heads | spec.inner_heads(recipe)
     fitting = [name for name, own in heads.items() if own == task]
     if head is not None and head in fitting:
         return head

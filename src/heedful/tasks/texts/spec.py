@@ -179,6 +179,14 @@ class TextSpec(TaskSpec):
         """Score a head of a run on examples of the type that :meth:`kept` returns."""
         raise UserError(f"{head.run.path}: {self.name} is scored head by head")
 
+    def inner_heads(self, recipe: Any) -> dict[str, str]:
+        """Parts of heads that another command can use, by name → the task of that command."""
+        return {}
+
+    def model_of_head(self, model: Any, head: str) -> Any:
+        """The encoder and its heads that a predictor of a head, or of an inner head, uses."""
+        return model
+
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
         """Arguments of the predictor in addition to the model and the vocabulary."""
         return {}
