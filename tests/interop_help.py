@@ -72,9 +72,8 @@ def save_roberta(
     """Write a RoBERTa tokeniser as transformers does; returns its tokens."""
     tokens = save_bytes(folder, size)
     described = json.loads((folder / "tokenizer.json").read_text())["model"]
-    ordinary = [name for name in tokens if name != "<|endoftext|>"]
-    # As in the original, three come first and the mask last.
-    names = ["<s>", "<pad>", "</s>", "<unk>", *ordinary, "<mask>"]
+    # As in the original, four come first and the mask last, and GPT-2's symbol is one of all.
+    names = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "<mask>"]
     vocabulary = {name: number for number, name in enumerate(names)}
     merges = [tuple(pair) for pair in described["merges"]]
     for path in folder.iterdir():

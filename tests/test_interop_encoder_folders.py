@@ -210,6 +210,22 @@ def test_the_settings_of_a_run_choose_its_layout(
         SENTENCES[:] = kept
 
 
+@pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "Albert"])
+def test_symbols_have_their_usual_names_in_settings_without_any(
+    family: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "hf"
+    made(folder, family, "ForMaskedLM")
+    before = transformers.AutoTokenizer.from_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64}))
+    import_hf(folder, tmp_path / "run")
+    assert_same(tmp_path / "run", folder)
+    run: Any = open_run(tmp_path / "run")
+    names = ("pad", "unk", "cls", "sep", "mask")
+    expected = [getattr(before, f"{name}_token_id") for name in names]
+    assert list(run.vocabulary().places[:5]) == expected
+
+
 def test_what_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
     made(tmp_path / "pairs", "Roberta", "ForSequenceClassification")
     with pytest.raises(UserError, match="roberta puts 2 symbols between") as found:

@@ -27,8 +27,10 @@ FILES = (
 )
 """Files of a tokeniser that are kept if they exist."""
 
-_ROLES = (("pad",), ("unk",), ("cls", "bos"), ("sep", "eos"), ("mask",))
-"""The roles of PAD, UNKNOWN, BEGIN, END and the mask; a model that has the first of two uses it."""
+_ROLES = ("pad", "unk", "cls", "sep", "mask")
+"""The roles of PAD, UNKNOWN, BEGIN, END and the mask in encoders."""
+_ROLES_OF_GPT = ("pad", "unk", "bos", "eos")
+_GPT = (None, None, None, "<|endoftext|>")
 _SWITCHES = (
     "do_lower_case",
     "tokenize_chinese_chars",
@@ -40,12 +42,12 @@ _SWITCHES = (
 _ADDING = ("add_bos_token", "add_eos_token")
 """Also options for special tokens around a text, which the model adds itself."""
 _ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-_NAMES: dict[str, tuple[tuple[str | None, ...], ...]] = {
+_NAMES = {
     "wordpiece": (("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),),
-    "bytes": ((None, None, None, "<|endoftext|>", None), _ROBERTA),
+    "bytes": (_ROBERTA,),
     "unigram": (_ROBERTA, ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")),
 }
-"""Usual names; the first names whose END is in the vocabulary are those of a file without any."""
+"""Usual names in encoders; if there are several, the first that are all in the vocabulary."""
 
 
 def read_kept(
@@ -123,10 +125,18 @@ def family_of(tokenizer: Tokenizer, where: str) -> str:
     )
 
 
-def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
+def find_special(
+    files: Mapping[str, bytes], where: str, *, encoder: bool = True
+) -> list[int | None]:
     """The ids of PAD, UNKNOWN, BEGIN, END and, if there is one, the mask.
 
     If a token has several roles, END has precedence over BEGIN, UNKNOWN and PAD.
+
+    Args:
+        files: the files of the tokeniser.
+        where: the folder, for messages.
+        encoder: whether the model is an encoder, whose texts are between ``cls_token`` and
+            ``sep_token``; in GPT-2, ``bos_token`` and ``eos_token`` are used, and there is no mask.
 
     Raises:
         UserError: END or, unless the tokeniser is of bytes, BEGIN or UNKNOWN is missing.
@@ -134,14 +144,14 @@ def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
     settings = read_tokeniser_settings(files, where)
-    names = special_names(tokenizer.get_vocab(), settings, family)
+    roles, usual = _roles_and_names(tokenizer.get_vocab(), family, encoder=encoder)
+    names = [settings.get(f"{role}_token", name) for role, name in zip(roles, usual, strict=True)]
     found = [None if name is None else tokenizer.token_to_id(name) for name in names]
     for symbol in (END,) if family == "bytes" else (UNKNOWN, BEGIN, END):
         if found[symbol] is None:
-            role, usual = _ROLES[symbol][0], _NAMES[family][0][symbol]
             raise UserError(
-                f"{where}: the tokeniser has no {role}_token (such as {usual}); name it in "
-                "tokenizer_config.json"
+                f"{where}: the tokeniser has no {roles[symbol]}_token (such as {usual[symbol]}); "
+                "name it in tokenizer_config.json"
             )
     for symbol in (PAD, UNKNOWN, BEGIN):
         if found[symbol] in found[symbol + 1 :]:
@@ -149,23 +159,15 @@ def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
     return found if len(found) <= END + 1 or found[-1] is not None else found[:-1]
 
 
-def special_names(
-    vocabulary: Mapping[str, int], settings: Mapping[str, Any], family: str
-) -> list[str | None]:
-    """The names of PAD, UNKNOWN, BEGIN, END and the mask; None for those that have none.
-
-    Args:
-        vocabulary: the tokens.
-        settings: the result of :func:`read_tokeniser_settings`.
-        family: the result of :func:`family_of`.
-    """
+def _roles_and_names(
+    vocabulary: Mapping[str, int], family: str, *, encoder: bool
+) -> tuple[Sequence[str], Sequence[str | None]]:
+    """The roles of PAD, UNKNOWN, BEGIN, END and the mask, and their usual names."""
+    if family == "bytes" and not encoder:
+        return _ROLES_OF_GPT, _GPT
     known = _NAMES[family]
-    usual = next((names for names in known if names[END] in vocabulary), known[0])
-    found: list[str | None] = []
-    for roles, name in zip(_ROLES, usual, strict=True):
-        given = [settings[f"{role}_token"] for role in roles if f"{role}_token" in settings]
-        found.append(given[0] if given else name)
-    return found
+    whole = (names for names in known if all(name in vocabulary for name in names))
+    return _ROLES, next(whole, known[0])
 
 
 def read_tokeniser_settings(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
@@ -216,7 +218,11 @@ def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
-    special = special_names(rows, settings, "wordpiece")
+    roles, names_of_roles = _roles_and_names(rows, "wordpiece", encoder=True)
+    special = [
+        settings.get(f"{role}_token", usual)
+        for role, usual in zip(roles, names_of_roles, strict=True)
+    ]
     present = [AddedToken(name, special=True) for name in special if name in names]
     tokenizer.add_special_tokens(present)
     return tokenizer
@@ -234,9 +240,11 @@ def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
         add_prefix_space=settings.get("add_prefix_space", False)
     )
     tokenizer.decoder = decoders.ByteLevel()
-    special = [*special_names(vocabulary, settings, "bytes"), "<|endoftext|>"]
-    present = dict.fromkeys(name for name in special if name in vocabulary)
-    mask = special[END + 1] if _has_stripped_mask(files, where) else None
+    # RoBERTa's vocabulary has the symbol of GPT-2, too, as an ordinary token.
+    usual = _ROBERTA if all(name in vocabulary for name in _ROBERTA) else ("<|endoftext|>",)
+    given = [settings.get(f"{role}_token") for role in (*_ROLES, *_ROLES_OF_GPT)]
+    present = dict.fromkeys(name for name in (*given, *usual) if name in vocabulary)
+    mask = settings.get("mask_token", usual[-1]) if _has_stripped_mask(files, where) else None
     tokenizer.add_special_tokens(
         [AddedToken(name, special=True, lstrip=name == mask) for name in present]
     )

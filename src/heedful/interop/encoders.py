@@ -78,7 +78,7 @@ def read_encoder(
             "classifiers of single texts only"
         )
     settings = layout.settings_of(config, f"{where}/{CONFIG}")
-    vocabulary = read_vocabulary(folder, config)
+    vocabulary = read_vocabulary(folder, config, encoder=True)
     if vocabulary.special[BEGIN] is None:
         raise UserError(
             f"{where}: the tokeniser has no cls_token, with which texts of an encoder begin; name "

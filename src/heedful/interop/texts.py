@@ -48,7 +48,7 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
     """
     where = str(folder)
     settings = gpt.settings_of(config, f"{where}/{CONFIG}")
-    vocabulary = read_vocabulary(folder, config)
+    vocabulary = read_vocabulary(folder, config, encoder=False)
     weights = gpt.import_tensors(read_weights(folder), settings, vocabulary.places, where)
     recipe = LanguageRecipe(
         data=DocumentData(train=[where]),
@@ -59,12 +59,14 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
     return ImportedText(recipe, vocabulary, weights, [], [])
 
 
-def read_vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
+def read_vocabulary(
+    folder: Path, config: Mapping[str, Any], *, encoder: bool
+) -> ImportedVocabulary:
     where = str(folder)
     rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size", most=MOST_ROWS)
     files = read_files(folder)
     check_tokeniser(files, config, where)
-    return ImportedVocabulary(files, find_special(files, where), rows, where)
+    return ImportedVocabulary(files, find_special(files, where, encoder=encoder), rows, where)
 
 
 def vocabulary_settings(vocabulary: ImportedVocabulary) -> VocabularySettings:

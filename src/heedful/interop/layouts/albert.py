@@ -32,6 +32,9 @@ _LAYER = LayerNames(
     "ffn_output",
     "full_layer_layer_norm",
 )
+_WITHOUT_EFFECT = """
+down_scale_factor gap_size net_structure_type num_memory_blocks layers_to_keep
+"""
 
 
 class AlbertLayout(EncoderLayout):
@@ -50,7 +53,7 @@ class AlbertLayout(EncoderLayout):
         "AlbertForMaskedLM",
         "AlbertForTokenClassification",
     }
-    elsewhere = EncoderLayout.elsewhere + " down_scale_factor gap_size net_structure_type"
+    elsewhere = EncoderLayout.elsewhere + _WITHOUT_EFFECT
 
     def settings_from(self, fields: Fields) -> dict[str, Any]:
         for name in ("num_hidden_groups", "inner_group_num"):

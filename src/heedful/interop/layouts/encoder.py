@@ -237,7 +237,7 @@ def bert_settings(fields: Fields, **own: Any) -> dict[str, Any]:
             "attention_probs_dropout_prob", own.pop("usual_attention_dropout", 0.1)
         ),
         "activation": fields.activation("hidden_act", own.pop("usual_activation", "gelu")),
-        "norm_epsilon": fields.number("layer_norm_eps", own.pop("usual_epsilon", 1e-12)),
+        "norm_epsilon": fields.number("layer_norm_eps", 1e-12),
         "segments": fields.count("type_vocab_size", 2),
         "max_length": fields.count("max_position_embeddings", 512, least=2, most=MOST_POSITIONS),
     }

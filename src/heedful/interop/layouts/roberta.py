@@ -50,7 +50,7 @@ class RobertaLayout(EncoderLayout):
         self.with_pooler = frozenset({f"{name}Model"})
 
     def settings_from(self, fields: Fields) -> dict[str, Any]:
-        found = bert_settings(fields, usual_epsilon=1e-12)
+        found = bert_settings(fields)
         pad = fields.count("pad_token_id", _USUAL_PAD, least=0)
         found["max_length"] -= pad + 1
         if found["max_length"] < 2:
