@@ -8,7 +8,8 @@ from typing import Any
 import sentencepiece
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers.models import BPE, WordPiece
 
 TEXTS = [
@@ -63,6 +64,59 @@ def save_bytes(folder: Path, size: int = 300, **options: object) -> dict[str, in
     made = transformers.GPT2Tokenizer(vocab=vocabulary, merges=merges, **options)
     made.save_pretrained(folder)
     return vocabulary
+
+
+def save_roberta(
+    folder: Path, size: int = 300, *, stripped: bool = True, **options: object
+) -> dict[str, int]:
+    """Write a RoBERTa tokeniser as transformers does; returns its tokens."""
+    tokens = save_bytes(folder, size)
+    described = json.loads((folder / "tokenizer.json").read_text())["model"]
+    # As in the original, four come first and the mask last, and GPT-2's symbol is one of all.
+    names = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "<mask>"]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    merges = [tuple(pair) for pair in described["merges"]]
+    for path in folder.iterdir():
+        path.unlink()
+    # As in the original, the space before a mask belongs to it.
+    mask = AddedToken("<mask>", lstrip=True, special=True) if stripped else "<mask>"
+    made = transformers.RobertaTokenizer(
+        vocab=vocabulary, merges=merges, mask_token=mask, **options
+    )
+    made.save_pretrained(folder)
+    return vocabulary
+
+
+def save_unigram(folder: Path, *, albert: bool = False, **options: object) -> dict[str, int]:
+    """Write an XLM-R or ALBERT tokeniser as transformers does; returns its tokens.
+
+    Its map of characters is sentencepiece's NFKC.
+    """
+    prefix = folder / "trained"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_prefix=str(prefix),
+        vocab_size=90,
+        model_type="unigram",
+        hard_vocab_limit=False,
+        minloglevel=3,
+    )
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(prefix.with_suffix(".model").read_bytes())
+    pieces = [(one.piece, one.score) for one in proto.pieces[3:]]
+    if albert:
+        fixed = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+        vocabulary = [*((name, 0.0) for name in fixed), *pieces]
+    else:
+        fixed = ["<s>", "<pad>", "</s>", "<unk>"]
+        vocabulary = [*((name, 0.0) for name in fixed), *pieces, ("<mask>", 0.0)]
+    for path in folder.iterdir():
+        path.unlink()
+    kind = transformers.AlbertTokenizer if albert else transformers.XLMRobertaTokenizer
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    made = kind(vocab=vocabulary, _spm_precompiled_charsmap=charsmap, **options)
+    made.save_pretrained(folder)
+    return {name: number for number, (name, _) in enumerate(vocabulary)}
 
 
 def randomise(model: torch.nn.Module, seed: int = 1) -> torch.nn.Module:

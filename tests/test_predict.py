@@ -26,6 +26,7 @@ LATER = {
     "image-classification",
     "permutation",
     "regression",
+    "replaced",
     "synthesis",
     "transcription",
 }

@@ -124,6 +124,17 @@ RECIPES: dict[str, dict[str, Any]] = {
         "permutation": {"one_in": 2, "longest_span": 1, "pairs": False},
     },
     "xlnet": encoder("classification", LABELLED, model={**XLNET, "begin": "last"}),
+    "ordered": {
+        **MASKED,
+        "masking": {"sentence_order": True},
+        "model": {**BERT, "embedding_size": 6, "shared_layers": True},
+    },
+    "replaced": {
+        **MASKED,
+        "task": "replaced",
+        "model": {**BERT, "embedding_size": 6, "pooler": "gelu"},
+        "replacing": {"generator_size": 0.5, "generator_layers": 1},
+    },
     "gpt": {**LANGUAGE, "model": {"layers": 1, "hidden_size": 16, "heads": 2}},
     "lstm": {
         **LANGUAGE,

@@ -1,4 +1,4 @@
-"""Imported vocabularies: WordPiece and byte-level BPE of other libraries.
+"""Imported vocabularies: WordPiece, byte-level BPE and Unigram of other libraries.
 
 Symbols are reordered: PAD, UNKNOWN, BEGIN, END and the mask come first, all others keep their
 order. The tokeniser's files are stored byte for byte, so that they can be exported. `tokenizers`
@@ -20,6 +20,7 @@ from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.subwords import refuse_surrogates
 from heedful.data.tokeniser import words_of_spans
 from heedful.data.tokeniser_files import FILES, family_of, hash_of, read_kept, read_tokenizer
+from heedful.data.tokenizer_json import METASPACE
 from heedful.data.vocabularies import FORMAT, INDEX
 
 KIND = "imported"
@@ -137,11 +138,12 @@ class ImportedVocabulary:
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode ``tokens``; PAD, BEGIN, END and the mask give no text.
 
-        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD. WordPiece does not
-        store spaces around punctuation: decoding puts one before each word and mark.
+        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD. Unigram puts a space
+        before each word, and the first is removed. WordPiece does not store spaces around
+        punctuation: decoding puts one before each word and mark.
         """
         text = b"".join(self._spans[int(token)] for token in tokens).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self.family == "wordpiece" else text
+        return text if self.family == "bytes" else text.removeprefix(" ")
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """Decode several sequences of tokens."""
@@ -151,7 +153,7 @@ class ImportedVocabulary:
         """A readable form of each token; in byte-level BPE, ``␣`` is a space."""
         return [
             self._pieces[token]
-            if self.family == "wordpiece" or not self._spans[token] or token <= END
+            if self.family != "bytes" or not self._spans[token] or token <= END
             else readable(self._spans[token])
             for token in map(int, tokens)
         ]
@@ -217,6 +219,8 @@ class ImportedVocabulary:
             return (piece[2:] if piece.startswith("##") else f" {piece}").encode()
         letters = _LETTERS
         added = self.places[symbol] in self._added  # written as it is, not letter by letter
+        if self.family == "unigram":
+            return (piece if added else piece.replace(METASPACE, " ")).encode()
         if not added and all(letter in letters for letter in piece):
             return bytes(letters[letter] for letter in piece)
         return piece.encode()

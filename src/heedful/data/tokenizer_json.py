@@ -12,6 +12,7 @@ from typing import Any
 from heedful.basics.bounded_reading import parse_json
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_SYMBOLS
+from heedful.data.unigram_json import check_charsmap, check_unigram
 
 _NORMALIZERS = frozenset(
     {"BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Nmt"}
@@ -22,6 +23,14 @@ _PRE_TOKENIZERS = frozenset(
         *("Digits", "UnicodeScripts", "CharDelimiterSplit"),
     }
 )
+METASPACE = "▁"
+"""The character that stands for a space in the pieces of a Unigram model."""
+_REPLACED: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
+    ({"Regex": " {2,}"}, (" ", METASPACE)),
+    ({"String": "``"}, ('"',)),
+    ({"String": "''"}, ('"',)),
+)
+"""Patterns of the normalizer ``Replace`` and their contents, which make no text longer."""
 _PATTERNS = frozenset(
     {
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -36,7 +45,8 @@ _MOST_STEPS = 16
 _MOST_ADDED = 10_000
 _LONGEST_ADDED = 1_000
 _LONGEST_WORD = 1_000
-"""Maximum characters of a word for WordPiece, which takes quadratic time; BERT uses 100."""
+"""Maximum characters of a word for WordPiece, which takes quadratic time; BERT uses 100. Also of a
+piece for Unigram, whose time is proportional to the longest piece."""
 
 
 def checked_tokenizer(content: bytes, where: str) -> str:
@@ -52,7 +62,10 @@ def checked_tokenizer(content: bytes, where: str) -> str:
     values = parse_json(content, where)
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
         raise UserError(f"{where}: no model; the file is damaged")
-    _check_model(values["model"], where)
+    if values["model"].get("type") == "Unigram":
+        check_unigram(values["model"], where, _LONGEST_WORD)
+    else:
+        _check_model(values["model"], where)
     added = values.get("added_tokens") or []
     _check_added(added, where)
     _check_steps(values, "normalizer", "normalizers", _NORMALIZERS, where)
@@ -76,8 +89,8 @@ def check_vocabulary(vocabulary: Any, where: str) -> None:
 def _check_model(model: Mapping[str, Any], where: str) -> None:
     if model.get("type", "BPE") not in ("BPE", "WordPiece"):
         raise UserError(
-            f"{where}: a tokeniser of kind '{model['type']}'; WordPiece and byte-level BPE are "
-            "supported"
+            f"{where}: a tokeniser of kind '{model['type']}'; WordPiece, byte-level BPE and "
+            "Unigram are supported"
         )
     check_vocabulary(model.get("vocab"), where)
     merges = model.get("merges") or []
@@ -118,11 +131,24 @@ def _check_steps(
         raise UserError(f"{where}: {name} is not a list of at most {_MOST_STEPS} steps")
     kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
     for kind, step in zip(kinds, steps, strict=True):
-        split = name == "pre_tokenizer" and kind == "Split" and _is_known_split(step)
-        if not split and not (isinstance(kind, str) and kind in known):
+        if name == "normalizer" and kind == "Precompiled":
+            check_charsmap(step, where)
+        elif not _is_known(step, kind, name, known):
             shown = json.dumps(step, ensure_ascii=False)[:100]
             raise UserError(f"{where}: {name} {shown} is not supported")
     _check_repeated(kinds, name, where)
+
+
+def _is_known(step: Any, kind: Any, name: str, known: frozenset[str]) -> bool:
+    """Whether a step takes linear time and does not make a text much longer."""
+    if name == "pre_tokenizer" and kind == "Split":
+        return _is_known_split(step)
+    if name == "pre_tokenizer" and kind == "Metaspace":
+        return bool(step.get("replacement") == METASPACE)
+    if name == "normalizer" and kind == "Replace":
+        contents = [own for pattern, own in _REPLACED if step.get("pattern") == pattern]
+        return bool(contents) and step.get("content") in contents[0]
+    return isinstance(kind, str) and kind in known
 
 
 def _is_known_split(step: Mapping[str, Any]) -> bool:
@@ -135,8 +161,9 @@ def _is_known_split(step: Mapping[str, Any]) -> bool:
 
 
 def _check_repeated(kinds: Sequence[Any], name: str, where: str) -> None:
-    """Raise UserError for repeated byte steps; each doubles the length of non-ASCII text."""
-    if kinds.count("ByteLevel") > 1:
-        raise UserError(
-            f"{where}: {name} contains ByteLevel {kinds.count('ByteLevel')} times instead of once"
-        )
+    """Raise UserError for repeated steps that make a text longer each time."""
+    for kind in ("ByteLevel", "Precompiled", "Metaspace"):
+        if kinds.count(kind) > 1:
+            raise UserError(
+                f"{where}: {name} contains {kind} {kinds.count(kind)} times instead of once"
+            )

@@ -12,9 +12,10 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, atomic_folder, content_hash
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import save_vocabulary
+from heedful.interop import encoders
 from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
-from heedful.interop.texts import ImportedText, read_bert, read_gpt
+from heedful.interop.texts import ImportedText, read_gpt
 from heedful.interop.translators import read_marian
 from heedful.interop.xlnet import read_xlnet
 from heedful.runs.checkpoints import folder_of, save_checkpoint
@@ -120,8 +121,9 @@ def _read_marian(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported
     return _Imported(found.recipe, found.weights, facts, save)
 
 
-def _read_bert(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
-    return _of_text(read_bert(folder, config, pairs=pairs))
+def _read_encoder(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    layout = encoders.LAYOUTS[config["model_type"]]
+    return _of_text(encoders.read_encoder(layout, folder, config, pairs=pairs))
 
 
 def _read_gpt(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
@@ -133,7 +135,7 @@ def _read_xlnet(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
 
 
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
-    "bert": _read_bert,
+    **dict.fromkeys(encoders.LAYOUTS, _read_encoder),
     "gpt2": _read_gpt,
     "marian": _read_marian,
     "xlnet": _read_xlnet,

@@ -1,6 +1,6 @@
 """Checks that a folder's tokeniser files give the tokens of ``transformers.AutoTokenizer``.
 
-For the tokeniser classes of BERT and GPT-2, AutoTokenizer builds the normalizer and the
+For the tokeniser classes of models, AutoTokenizer builds the normalizer and the
 pre-tokenizer from ``tokenizer_config.json`` (with the class's defaults), and takes only the
 vocabulary from ``tokenizer.json``. heedful reads only ``tokenizer.json``, so a folder is refused if
 the two differ.
@@ -18,6 +18,7 @@ _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _CLASSES = {
     "wordpiece": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
     "bytes": ("GPT2Tokenizer", "RobertaTokenizer"),
+    "unigram": ("XLMRobertaTokenizer", "AlbertTokenizer"),
 }
 _NORMALIZER = {
     "do_lower_case": ("lowercase", True),
@@ -56,8 +57,11 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     steps = json.loads(tokenizer.to_str())
     if family == "wordpiece":
         _check_normalizer(steps["normalizer"] or {}, settings, where)
-    else:
+    elif family == "bytes":
         _check_prefix_space(steps["pre_tokenizer"], settings, where)
+    else:
+        albert = config.get("model_type") == "albert" if named is None else "Albert" in str(named)
+        _check_unigram(steps, settings, albert, where)
 
 
 def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
@@ -77,6 +81,45 @@ def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], wh
             if wanted != found:
                 external = f"add_prefix_space = {json.dumps(wanted)}"
                 raise _differ(where, external, f"add_prefix_space = {json.dumps(found)}")
+
+
+def _check_unigram(
+    steps: Mapping[str, Any], settings: Mapping[str, Any], albert: bool, where: str
+) -> None:
+    """Compare the steps with those that the classes of XLM-R, or of ALBERT, build."""
+    wanted = _albert_normalizers(settings) if albert else []
+    found = _types(steps["normalizer"], "normalizers")
+    # A map of characters is taken from the file; several spaces are one in either case.
+    own = [kind for kind in found if kind not in ("Precompiled", "Replace of spaces")]
+    if own != wanted:
+        raise _differ(where, f"normalizers {wanted}", f"normalizers {own}")
+    split = _types(steps["pre_tokenizer"], "pretokenizers")
+    if split != ["WhitespaceSplit", "Metaspace"]:
+        raise _differ(where, "WhitespaceSplit and Metaspace", f"pre_tokenizer {split}")
+    scheme = "always" if settings.get("add_prefix_space", True) else "never"
+    given = steps["pre_tokenizer"]["pretokenizers"][1]["prepend_scheme"]
+    if given != scheme:
+        raise _differ(where, f'prepend_scheme = "{scheme}"', f'prepend_scheme = "{given}"')
+    unknown = 1 if albert else 3
+    if steps["model"]["unk_id"] != unknown:
+        raise _differ(where, f"unk_id = {unknown}", f"unk_id = {steps['model']['unk_id']}")
+
+
+def _albert_normalizers(settings: Mapping[str, Any]) -> list[str]:
+    accents = [] if settings.get("keep_accents", False) else ["NFKD", "StripAccents"]
+    lower = ["Lowercase"] if settings.get("do_lower_case", True) else []
+    return ["Replace", "Replace", *accents, *lower]
+
+
+def _types(step: Mapping[str, Any] | None, inner: str) -> list[str]:
+    """The types of the steps of a sequence, or of a single step."""
+    steps = [] if step is None else step.get(inner, [step])
+    return [
+        "Replace of spaces"
+        if one["type"] == "Replace" and one["pattern"] == {"Regex": " {2,}"}
+        else str(one["type"])
+        for one in steps
+    ]
 
 
 def _differ(where: str, external: str, internal: str) -> UserError:

@@ -50,7 +50,7 @@ def read_xlnet(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> 
     """
     where = str(folder)
     settings = xlnet.settings_of(config, f"{where}/{CONFIG}")
-    vocabulary = read_vocabulary(folder, config)
+    vocabulary = read_vocabulary(folder, config, encoder=True)
     tensors = read_weights(folder)
     shape = xlnet.shape_of(tensors)
     xlnet.require_classes(shape, where)

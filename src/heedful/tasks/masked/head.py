@@ -47,10 +47,9 @@ def write_sentences(
     Raises:
         UserError: there is only one document, but sentence pairs need several.
     """
-    pairs = head.masking.next_sentence
-    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
+    longest = (max_tokens - 3) // 2 if head.masking.of_pairs else max_tokens - 2
     encode_sentences(documents, vocabulary, folder, longest, head.data.sentences)
-    if pairs and len(EncodedDocuments.open(folder)) < 2:
+    if head.masking.next_sentence and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
             f"the {folder.name} text is one document, but next-sentence prediction needs several: "
             "set data.documents to what separates documents, or masking.next_sentence = false"
@@ -77,15 +76,16 @@ def sentence_pairs(
         next_sentence=head.masking.next_sentence,
         whole_words=head.masking.whole_word,
         masked=head.masking.share,
+        sentence_order=head.masking.sentence_order,
     )
 
 
 def layers(
     name: str, head: text_recipe.MaskedHead, encoder: Any, labels: int, recipe: Any
 ) -> dict[str, nn.Module]:
-    """The layers that predict masked tokens, and whether segments follow each other."""
+    """The layers that predict masked tokens, and how the segments of a pair are related."""
     found: dict[str, nn.Module] = {name: MaskedHead(encoder)}
-    if head.masking.next_sentence:
+    if head.masking.of_pairs:
         found[f"{name}_next"] = NextSentenceHead(encoder.pooled_dim)
     return found
 
@@ -105,6 +105,7 @@ def build_part(name: str, head: text_recipe.MaskedHead, training: Training) -> M
         pairs("train"),
         pairs("validation") if validated else None,
         name=name,
+        pairs=head.masking.of_pairs or "next",
         device=training.device,
         precision=training.precision,
     )

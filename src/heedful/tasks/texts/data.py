@@ -178,7 +178,7 @@ class DocumentData(ExampleData):
     documents: DocumentRule = "blank-lines"
     """What separates documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
     sentences: str | None = None
-    """For pairs of segments: the language whose rules are used to split lines into sentences."""
+    """For pre-training: the language whose rules are used to split lines into sentences."""
 
     def read_files(self, files: Sequence[str]) -> Iterator[Document]:
         found = read_documents(

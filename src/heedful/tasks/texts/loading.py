@@ -129,6 +129,7 @@ def load_reader(
     model.to(chosen).eval()
     products = resolve_precision(model, products, chosen)
     own = spec.predictor_arguments(run, name)
+    model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, name)
     return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 
 
@@ -138,7 +139,10 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
     Raises:
         UserError: the run has no such head, or several and none is named.
     """
-    heads = spec_named(recipe.task).heads(recipe)
+    spec = spec_named(recipe.task)
+    heads = spec.heads(recipe)
+    if isinstance(spec, TextSpec):
+        heads = heads | spec.inner_heads(recipe)
     command = spec_named(task).command
     fitting = [name for name, own in heads.items() if spec_named(own).command == command]
     if head is not None and head in fitting:

@@ -21,6 +21,7 @@ from heedful.tasks.texts.data import (
     RatedData,
     TaggedData,
 )
+from heedful.tasks.texts.masking_settings import MaskingSettings
 
 __all__ = [
     "ClassificationHead",
@@ -71,17 +72,6 @@ class TextVectorSettings(VectorSettings):
     file: str
 
 
-class MaskingSettings(Settings):
-    """Pre-training of an encoder (Devlin et al. 2019, section 3.1)."""
-
-    share: float = Field(0.15, gt=0, lt=1)
-    """Share of tokens to predict; 80 % of them are masked, 10 % replaced, 10 % unchanged."""
-    whole_word: bool = False
-    """Mask whole words, with all their tokens."""
-    next_sentence: bool = True
-    """Also predict whether the second segment of a pair follows the first."""
-
-
 class ClassificationHead(Settings):
     """A label for each text, or pair of texts."""
 
@@ -121,7 +111,7 @@ class TaggingHead(Settings):
 
 
 class MaskedHead(Settings):
-    """Predicts masked tokens, and whether two segments follow each other."""
+    """Predicts masked tokens, and how two segments are related."""
 
     task: Literal["masked"] = "masked"
     data: DocumentData
@@ -130,9 +120,8 @@ class MaskedHead(Settings):
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
-        following = self.masking.next_sentence
-        known = _choices(MaskedTraining)
-        return tuple(each for each in known if following or each != "next_accuracy")
+        others = {"next_accuracy", "order_accuracy"} - {f"{self.masking.of_pairs}_accuracy"}
+        return tuple(each for each in _choices(MaskedTraining) if each not in others)
 
 
 HeadSettings = ClassificationHead | RegressionHead | TaggingHead | MaskedHead
@@ -289,7 +278,7 @@ class TaggingRecipe(EncoderRecipe):
 class MaskedTraining(TextTrainingSettings):
     """As all, chosen by loss."""
 
-    choose_by: Literal["loss", "masked_accuracy", "next_accuracy"] = "loss"
+    choose_by: Literal["loss", "masked_accuracy", "next_accuracy", "order_accuracy"] = "loss"
 
 
 class MaskedRecipe(EncoderRecipe):
@@ -305,9 +294,11 @@ class MaskedRecipe(EncoderRecipe):
 
     @model_validator(mode="after")
     def _is_chosen_by_a_figure(self) -> "MaskedRecipe":
-        if self.training.choose_by == "next_accuracy" and not self.masking.next_sentence:
+        pairs = {"next_accuracy": "next_sentence", "order_accuracy": "sentence_order"}
+        needed = pairs.get(self.training.choose_by)
+        if needed is not None and not getattr(self.masking, needed):
             raise ValueError(
-                "training.choose_by = 'next_accuracy' needs masking.next_sentence = true"
+                f"training.choose_by = '{self.training.choose_by}' needs masking.{needed} = true"
             )
         return self
 
