@@ -26,7 +26,9 @@ from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
 from heedful.data.readers.sounds import Sound, as_uri, quiet_cuts, read_clips, read_sound
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding import ShallowFusion
-from heedful.models import TensorState
+from heedful.decoding.ctc import log_probability, prefix_search
+from heedful.models import Sounds, TensorState
+from heedful.models.speech import BLANK
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import Heard, heard_in
@@ -274,22 +276,14 @@ def test_the_loss_is_a_weighted_sum(folder: Path) -> None:
         logits = model.logits(model.spell(heard, torch.tensor([[2, *tokens]])))
         labels = torch.tensor([*tokens, 3])
         attention += F.cross_entropy(logits[0], labels, reduction="sum").item()
-        ctc -= heedful_ctc(model.emissions(heard)[0], tokens)
+        ctc -= log_probability(model.emissions(heard)[0], tokens, BLANK)
     assert float(loss.parts["loss"]) == pytest.approx(attention, rel=1e-4)
     assert float(loss.parts["ctc"]) == pytest.approx(ctc, rel=1e-4)
     assert float(loss.total) == pytest.approx(0.7 * attention + 0.3 * ctc, rel=1e-4)
 
 
-def made_sounds(batch: ColumnBatch) -> Any:
-    from heedful.models import Sounds
-
+def made_sounds(batch: ColumnBatch) -> Sounds:
     return Sounds(batch["frames"].padded(), batch["frames"].lengths)
-
-
-def heedful_ctc(emissions: Any, tokens: list[int]) -> float:
-    from heedful.decoding.ctc import log_probability
-
-    return log_probability(emissions, tokens, 0)
 
 
 def test_masks_change_training_only(folder: Path) -> None:
@@ -514,6 +508,8 @@ def test_wrong_recipes() -> None:
         ({"training": {"choose_by": "word_error", "validation_sounds": 0}}, "validation_sounds"),
         ({"model": {"kind": "recurrent", "outputs": "ctc"}, "decoding": {"sample": True}},
          "needs a decoder"),
+        ({"model": {"kind": "recurrent", "outputs": "ctc"}, "decoding": {"ctc_weight": 0.3}},
+         "decoding.ctc_weight needs CTC beside a decoder: model.outputs = 'both', not 'ctc'"),
         ({"data": {**RECIPE["data"], "features": {"kind": "mfcc", "coefficients": 90}}}, "exceeds"),
         ({"data": {**RECIPE["data"], "features": {"kind": "mfcc"}}, "training": {"warp": {}}},
          "needs bands"),
@@ -586,6 +582,48 @@ def test_the_page_transcribes_a_recording_that_is_chosen(
         assert seconds == pytest.approx(max(0.15, end - start), abs=0.02)
         it.page.click("text=Steps")
         it.page.locator(".heed-token-strip button").first.wait_for()
+
+
+# CTC in the search
+
+
+def test_ctc_is_weighed_in_the_search(folder: Path) -> None:
+    run, names = str(folder / "run"), [str(folder / f"test{number}.wav") for number in range(4)]
+    alone = invoke("transcribe", run, *names)
+    zero = invoke("transcribe", run, *names, "--ctc-weight", "0", "--json")
+    plain = invoke("transcribe", run, *names, "--json")
+    assert zero.exit_code == 0, zero.exception
+    assert zero.stdout == plain.stdout
+    reader = heedful.load(folder / "run")
+    recordings = [heard_in(name) for name in names]
+    by_decoder = reader.predict(recordings)
+    found = {}
+    for weight in (0.3, 1.0):
+        options = {"ctc_weight": weight, "length_penalty": 0.0, "beam": 8}
+        reader.options = reader.options.model_copy(update=options)
+        found[weight] = reader.predict(recordings)
+    # Each text of the joint search is as probable by both, weighed, as that of the decoder alone.
+    own, model = reader.vocabulary, reader.model
+    for recording, joint, one, by_ctc in zip(recordings, found[0.3], by_decoder, found[1.0],
+                                             strict=True):  # fmt: skip
+        [part] = recording.parts(reader.features, 1.8)
+        with torch.inference_mode():
+            heard = model.listen(Sounds(part.features[None], torch.tensor([len(part.features)])))
+            emissions = model.emissions(heard)[0]
+
+            def scored(text: str, heard: Any = heard, emissions: Any = emissions) -> float:
+                tokens = own.encode(text)
+                likely = model.logits(model.spell(heard, torch.tensor([[BEGIN, *tokens]])))
+                chosen = likely[0].log_softmax(1)[range(len(tokens) + 1), [*tokens, END]].sum()
+                return 0.3 * log_probability(emissions, tokens, BLANK) + 0.7 * float(chosen)
+
+            assert joint.log_probability == pytest.approx(scored(joint.text), abs=1e-4)
+            assert joint.log_probability >= scored(one.text) - 1e-4
+            expected = prefix_search(emissions, BLANK, beam=20)[0]
+        assert by_ctc.text == own.decode(expected.tokens)
+        exact = log_probability(emissions, expected.tokens, BLANK)
+        assert by_ctc.log_probability == pytest.approx(exact, abs=1e-4)
+    assert alone.stdout.splitlines() == [one.text for one in by_decoder]
 
 
 # A language model

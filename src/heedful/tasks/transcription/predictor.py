@@ -15,8 +15,9 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
 from heedful.data.listed_vocabularies import ListedVocabulary
-from heedful.decoding import Hypothesis, SearchOptions, search
+from heedful.decoding import Decodable, Hypothesis, JointCtc, SearchOptions, search
 from heedful.decoding.ctc import best_path, prefix_search
+from heedful.decoding.joint_ctc import Emissions
 from heedful.inference import Axis, Media, Trace
 from heedful.inference.alignment import rows_of
 from heedful.inference.fusing import searched
@@ -28,6 +29,7 @@ from heedful.models.speech import BLANK
 from heedful.tasks.column_predictor import ColumnPredictor
 from heedful.tasks.sound_input import Heard, Part, features_of
 from heedful.tasks.transcription.language import Language
+from heedful.tasks.transcription.recipe import TranscriptionSearch
 from heedful.tasks.transcription.texts import spaced, vocabulary_of
 
 _AT_ONCE = 16
@@ -76,6 +78,7 @@ def find_texts(
     heard: Annotations,
     options: SearchOptions,
     language: Language | None = None,
+    ctc_weight: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses for sounds, in evaluation mode: by the decoder, or by CTC without one.
 
@@ -84,6 +87,7 @@ def find_texts(
         heard: its annotations of the sounds.
         options: settings of the search.
         language: a language model for the decoder.
+        ctc_weight: λ of :class:`heedful.decoding.JointCtc`; 0 for the decoder alone.
     """
     if not model.has_decoder:
         emissions = model.emissions(heard).cpu()
@@ -92,10 +96,15 @@ def find_texts(
             return [[best_path(row, BLANK)] for row in rows]
         return [prefix_search(row, BLANK, options.beam)[: options.nbest] for row in rows]
     device = heard.vectors.device
+    decodable: Decodable[Annotations, Any] = searched(_Heard(model))
+    if language is not None:
+        decodable = language.fused(_Heard(model))
+    if ctc_weight:
+        decodable = JointCtc(decodable, lambda it: _emitted(model, it), ctc_weight, BLANK)
     limits = torch.full((len(heard.lengths),), model.max_length, device=device)
     with without_contention(device):
         return search(
-            searched(_Heard(model)) if language is None else language.fused(_Heard(model)),
+            decodable,
             heard,
             rows=len(heard.lengths),
             options=options,
@@ -109,6 +118,10 @@ class _Heard:
 
     def __init__(self, model: SpeechModel) -> None:
         self.start, self.step = model.begin, model.step
+
+
+def _emitted(model: SpeechModel, heard: Annotations) -> Emissions:
+    return Emissions(model.emissions(heard), heard.lengths)
 
 
 def token_positions(
@@ -178,7 +191,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
     def __init__(self, *given: Any, **how: Any) -> None:
         super().__init__(*given, **how)
-        self.options: SearchOptions = self.recipe.decoding
+        self.options: TranscriptionSearch = self.recipe.decoding
         self.language: Language | None = None
         self.features, self.vocabulary = features_of(self.known), vocabulary_of(self.known)
 
@@ -222,11 +235,15 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         frames = pad_sequence([part.features for part in parts], batch_first=True)
         lengths = torch.tensor([len(part.features) for part in parts])
         heard = self.model.listen(Sounds(frames.to(self.device), lengths.to(self.device)))
-        hypotheses = find_texts(self.model, heard, self.options, self.language)
+        hypotheses = self._found(heard)
         tokens = [own[0].tokens for own in hypotheses]
         places = token_positions(self.model, heard, tokens)
         made = zip(parts, hypotheses, places, strict=True)
         return [self._made(part, own, positions) for part, own, positions in made]
+
+    def _found(self, heard: Annotations) -> list[list[Hypothesis]]:
+        weight = self.options.ctc_weight
+        return find_texts(self.model, heard, self.options, self.language, weight)
 
     def _made(
         self, part: Part, hypotheses: Sequence[Hypothesis], positions: Sequence[int] | None
@@ -254,7 +271,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         )
         with self.ready():
             listened = self.model.listen(sounds)
-            [[best, *_]] = find_texts(self.model, listened, self.options, self.language)
+            [[best, *_]] = self._found(listened)
         count = int(listened.lengths)
         sound = None if part.sound is None else Media.sound(*_tensor(part.sound))
         time = Axis("time", extent=(count, count * self.seconds), media=sound)
