@@ -24,6 +24,7 @@ import heedful.cli.main
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.parts import PartSettings
 from heedful.basics.settings import Settings
+from heedful.decoding import SearchOptions
 from heedful.models import (
     CaptionSettings,
     EncoderSettings,
@@ -72,7 +73,7 @@ from heedful.tasks.texts.recipe import (
     TextRecipe,
 )
 from heedful.tasks.transcription.examples import SpokenFiles
-from heedful.tasks.transcription.recipe import TranscriptionTraining
+from heedful.tasks.transcription.recipe import TranscriptionSearch, TranscriptionTraining
 from heedful.training.optimisers import learning_rate
 from heedful.training.resuming import CHANGEABLE
 
@@ -396,6 +397,7 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [SpokenFiles],
         "model.": registered(SpeechSettings),
         "training.": [TranscriptionTraining],
+        "decoding.": [TranscriptionSearch],
     },
     "synthesis": {
         "data.": [SpeechFiles],
@@ -405,7 +407,7 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
     },
 }
 """Pages with the settings of one task → its tables."""
-SHARED: tuple[type[Settings], ...] = (FileSettings, LoopSettings)
+SHARED: tuple[type[Settings], ...] = (FileSettings, LoopSettings, SearchOptions)
 """Tables whose settings are described in docs/recipes.md."""
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
-from heedful.cli import evaluate, predict, task_commands, view
+from heedful.cli import evaluate, plot, predict, task_commands, view
 from heedful.cli import train as train_command
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
@@ -27,6 +27,7 @@ from heedful.data.readers.sounds import Sound, as_uri, quiet_cuts, read_clips, r
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding import ShallowFusion
 from heedful.decoding.ctc import log_probability, prefix_search
+from heedful.inference import Trace
 from heedful.models import Sounds, TensorState
 from heedful.models.speech import BLANK
 from heedful.serving import make_application
@@ -110,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def invoke(*arguments: str, **how: Any) -> Any:
     app = typer.Typer()
-    for one in (task_commands, evaluate, predict, train_command, view):
+    for one in (task_commands, evaluate, plot, predict, train_command, view):
         one.register(app)
     return CliRunner().invoke(app, list(arguments), **how)
 
@@ -218,6 +219,62 @@ def test_the_trace_is_over_time(folder: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(own.weights.sum(-1), torch.ones(own.weights.shape[:-1]))
     wrong = invoke("transcribe", str(folder / "run"), name, name, "--trace", str(out))
     assert "--trace needs one recording" in str(wrong.exception)
+
+
+def test_the_trace_says_where_ctc_places_each_word(folder: Path, tmp_path: Path) -> None:
+    """Beside attention: the occupations given the text, and END after it."""
+    reader, rng = heedful.load(folder / "run"), np.random.default_rng(12)
+    words = ["low", "high", "mid"]
+    samples, starts = spoken(rng, words)
+    soundfile.write(tmp_path / "new.wav", samples, RATE)
+    recording = heard_in(str(tmp_path / "new.wav"))
+    trace = reader.trace(recording)
+    found = trace["ctc"]
+    assert (found.kind, found.query_axis, found.key_axis) == ("posterior", "target", "time")
+    assert trace.decided == [*words, "</s>"]
+    assert found.weights.shape == trace["decoder.attention"].weights.shape
+    middles = found.weights[0, :3].argmax(1) * reader.seconds + reader.seconds / 2
+    for middle, start in zip(middles.tolist(), starts, strict=True):
+        assert start - 0.1 < middle < start + TONE + 0.1
+    assert float(found.weights.sum(1).max()) <= 1 + 1e-6  # blanks have the rest
+    assert found.weights[0, :3].sum(1).min() >= 1 - 1e-6  # each word has a position
+    assert float(found.weights[0, 3, -1]) + float(found.weights[0, 2, -1]) == pytest.approx(1)
+    trace.save(tmp_path / "t.safetensors")
+    assert Trace.load(tmp_path / "t.safetensors")["ctc"].kind == "posterior"
+    drawn = invoke("view", str(folder / "run"), str(tmp_path / "new.wav"), "-o",
+                   str(tmp_path / "view.html"))  # fmt: skip
+    assert drawn.exit_code == 0, drawn.output
+    plotted = invoke("plot", str(folder / "run"), str(tmp_path / "new.wav"), "--map", "?")
+    assert plotted.stdout.split()[-1] == "ctc", plotted.output
+
+
+def test_probabilities_of_ctc_alone(folder: Path, tmp_path: Path) -> None:
+    """Decisions are the tokens; their log-probabilities are those of the text, with gradients."""
+    training = {**RECIPE["training"], "max_steps": 30, "validate_every": 30}
+    for kind in ("recurrent", "transformer"):
+        own = {"kind": kind, "outputs": "ctc", "hidden_size": 16, "dropout": 0.0}
+        if kind == "recurrent":
+            own |= {"encoder_size": 16, "encoder_layers": 1, "pyramid_layers": 0}
+        else:
+            own |= {"layers": 1, "ffn_size": 16, "heads": 2, "convolutions": 1}
+        recipe = {**RECIPE, "model": own, "training": {**training, "choose_by": "loss"}}
+        assert heedful.train(recipe, tmp_path / kind, data=folder)
+        reader = heedful.load(tmp_path / kind)
+        recording = heard_in(str(folder / "test0.wav"))
+        trace = reader.trace(recording)
+        [part] = recording.parts(reader.features, 1.8)
+        with torch.inference_mode():
+            sounds = Sounds(part.features[None], torch.tensor([len(part.features)]))
+            emissions = reader.model.emissions(reader.model.listen(sounds))[0]
+        tokens = reader.vocabulary.encode(trace.title)
+        assert trace.decided == [*reader.vocabulary.pieces(tokens), "</s>"]
+        expected = log_probability(emissions, tokens, BLANK)
+        assert sum(trace.log_probabilities) == pytest.approx(expected, rel=1e-4)
+        names = [one.name for one in trace.maps]
+        assert "ctc" in names
+        gradients = [name for name in names if "×" in name]
+        assert bool(gradients) == (kind == "transformer")
+        assert all(float(trace[name].weights.abs().sum()) > 0 for name in gradients)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Shapes: B sounds, S positions, L target tokens, V symbols.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from heedful.models import Annotations, Sounds, SpeechModel
 from heedful.models.speech import BLANK
 from heedful.tasks.column_predictor import ColumnPredictor
 from heedful.tasks.sound_input import Heard, Part, features_of
+from heedful.tasks.transcription.ctc_trace import ctc_map, token_log_probabilities
 from heedful.tasks.transcription.language import Language
 from heedful.tasks.transcription.recipe import TranscriptionSearch
 from heedful.tasks.transcription.texts import spaced, vocabulary_of
@@ -258,7 +260,8 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         return Transcript(best[0], words, best[1], others)
 
     def trace(self, heard: Heard, relevance: bool = True) -> Trace:
-        """What the model attends to while it transcribes a sound.
+        """What the model attends to while it transcribes a sound, and where CTC places each token
+        (:func:`~heedful.tasks.transcription.ctc_trace.ctc_map`).
 
         Args:
             heard: the sound; of a long one, the first part.
@@ -281,15 +284,19 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
         def decide() -> Decision:
             if not self.model.has_decoder:
-                own = self.model.emissions(self.model.listen(sounds))[0]
-                values, path = own.max(-1)
-                return Decision(self.vocabulary.pieces(path.tolist()), values)
+                own = self.model.emissions(self.model.listen(sounds))[0].cpu()
+                return Decision([*names, END_LABEL], token_log_probabilities(own, best.tokens))
             logits = self.model.teacher_force(sounds, target[:, :-1]).float()
             chosen: Tensor = logits.log_softmax(-1).gather(-1, target[:, 1:, None])
             return Decision([*names, END_LABEL], chosen[0, :, 0])
 
         title = spaced(self.vocabulary.decode(best.tokens))
-        return self.traced(Described(title, axes), decide, relevance=relevance)
+        made = self.traced(Described(title, axes), decide, relevance=relevance)
+        if self.model.ctc is None:
+            return made
+        with self.ready():
+            more = ctc_map(self.model.emissions(listened)[0].cpu(), best.tokens)
+        return replace(made, axes={**axes, **made.axes}, maps=[*made.maps, *more])
 
 
 def _tensor(sound: Any) -> tuple[Tensor, int]:

@@ -367,7 +367,7 @@ class LinksPanel {
  * @param {Matrix[]} matrices
  */
 function scaleOf(facts, matrices) {
-  if (facts.kind === "weights" && !facts.negative && facts.scale.every((peak) => peak <= 1.001)) return 1;
+  if (["weights", "posterior"].includes(facts.kind) && !facts.negative && facts.scale.every((peak) => peak <= 1.001)) return 1;
   return Math.max(...matrices.map(({ peak }) => peak)) || 1;
 }
 
