@@ -41,6 +41,7 @@ from heedful.models import (
     build_encoder,
     build_language_model,
     build_model,
+    build_speech_model,
     registered,
 )
 from heedful.models.attention_settings import LayerAttentionSettings, PairAttentionSettings
@@ -73,7 +74,12 @@ from heedful.tasks.texts.recipe import (
     TextRecipe,
 )
 from heedful.tasks.transcription.examples import SpokenFiles
-from heedful.tasks.transcription.recipe import TranscriptionSearch, TranscriptionTraining
+from heedful.tasks.transcription.recipe import (
+    TranscriptionRecipe,
+    TranscriptionSearch,
+    TranscriptionTraining,
+)
+from heedful.tasks.transcription.subwords import SubwordSettings
 from heedful.training.optimisers import learning_rate
 from heedful.training.resuming import CHANGEABLE
 
@@ -395,6 +401,7 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
     },
     "transcription": {
         "data.": [SpokenFiles],
+        "tokeniser.": [SubwordSettings],
         "model.": registered(SpeechSettings),
         "training.": [TranscriptionTraining],
         "decoding.": [TranscriptionSearch],
@@ -560,6 +567,8 @@ def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
                 build_language_model(recipe.model, 1000)
             elif isinstance(recipe, CaptionRecipe):
                 build_caption_model(recipe.model, ImageShape(96, 96, 3), 1000)
+            elif isinstance(recipe, TranscriptionRecipe):
+                build_speech_model(recipe.model, 80, 1000)
             else:
                 assert isinstance(recipe, EncoderRecipe)
                 build_encoder(recipe.model, 1000)

@@ -280,7 +280,8 @@ def test_probabilities_of_ctc_alone(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "model",
     [{"kind": "recurrent", "outputs": "ctc"}, {"kind": "transformer", "outputs": "both"},
-     {"kind": "recurrent", "attention": "none"}, {"kind": "transformer", "outputs": "ctc"}],
+     {"kind": "recurrent", "attention": "none"}, {"kind": "transformer", "outputs": "ctc"},
+     {"kind": "transformer", "encoder": "conformer", "kernel_size": 5, "outputs": "both"}],
 )  # fmt: skip
 def test_other_models_train_resume_and_transcribe(
     folder: Path, tmp_path: Path, model: dict[str, Any]

@@ -126,6 +126,11 @@ class ColumnSpec(TaskSpec):
         """
         return {}
 
+    def known_from(self, start: "Start", examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
+        """What :meth:`known` returns, for a run that starts from another one: of tasks whose runs
+        can (:attr:`starts`)."""
+        raise NotImplementedError
+
     @abstractmethod
     def input_type(self) -> type[BaseModel]:
         """The type of an input: some of the fields of an example."""
@@ -201,7 +206,11 @@ class ColumnSpec(TaskSpec):
         corpus = _Corpus.of(path, recipe, data_folder, folders=self.reads_folders)
         self.check_files(corpus.files, recipe)
         hashes = content_hashes(corpus.files, self.files_of)
-        known = self.known(corpus.examples("train"), recipe)
+        examples = corpus.examples("train")
+        if start is None:
+            known = self.known(examples, recipe)
+        else:
+            known = self.known_from(start, examples, recipe)
         counts = {part: self._write(path, part, corpus, known) for part in corpus.files}
         about = {"data": {"hashes": hashes, **counts}, "known": known}
         write_run(path, recipe, about, None, start, {} if start is None else start.weights)

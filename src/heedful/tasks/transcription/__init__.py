@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from heedful.data.columns import Codec
     from heedful.evaluation.outcome import Examples, Figure
     from heedful.models import Sounds, SpeechModel
+    from heedful.runs.run import Run
+    from heedful.runs.start import Start
     from heedful.tasks.sound_input import Heard
     from heedful.tasks.transcription.examples import Spoken
     from heedful.tasks.transcription.predictor import Transcriber
@@ -46,6 +48,9 @@ class Transcription(ColumnSpec):
     train_option = "transcribe"
     corpus = "tables with the path of a recording and its text in each row"
     reading_settings = ("encoding",)
+    family = "transcription"
+    starts = frozenset({"transcription"})
+    changeable_at_start = frozenset({"model.dropout", "model.attention_dropout"})
     media_fields = frozenset({"sound"})
     falling = frozenset({"loss", "word_error", "character_error"})
 
@@ -75,7 +80,26 @@ class Transcription(ColumnSpec):
     def known(self, examples: Iterable["Spoken"], recipe: Any) -> dict[str, Any]:
         from heedful.tasks.transcription.texts import collect
 
-        return collect(examples, recipe.data, recipe.model)
+        return collect(examples, recipe)
+
+    def known_from(
+        self, start: "Start", examples: Iterable["Spoken"], recipe: Any
+    ) -> dict[str, Any]:
+        from heedful.tasks.transcription.texts import continued
+
+        return continued(start.run.facts["known"], examples, recipe)
+
+    def tables_from(self, run: "Run") -> dict[str, Any]:
+        tables = run.recipe.as_tables()
+        return {name: tables[name] for name in ("model", "tokeniser") if name in tables}
+
+    def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
+        theirs = start.recipe.as_tables()["data"]
+        same = {name: theirs[name] for name in ("features", "units", "lower_case", "longest")}
+        return {**tables, "data": {**tables["data"], **same}}
+
+    def reads_any_length(self, run: Any) -> bool:
+        return bool(run.recipe.model.reads_any_length)
 
     def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
         from heedful.data import columns

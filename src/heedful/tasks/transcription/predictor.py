@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from heedful.attention import watch
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
 from heedful.data.listed_vocabularies import ListedVocabulary
@@ -32,6 +33,7 @@ from heedful.tasks.sound_input import Heard, Part, features_of
 from heedful.tasks.transcription.ctc_trace import ctc_map, token_log_probabilities
 from heedful.tasks.transcription.language import Language
 from heedful.tasks.transcription.recipe import TranscriptionSearch
+from heedful.tasks.transcription.subwords import Subwords
 from heedful.tasks.transcription.texts import spaced, vocabulary_of
 
 _AT_ONCE = 16
@@ -103,9 +105,12 @@ def find_texts(
         decodable = language.fused(_Heard(model))
     if ctc_weight:
         decodable = JointCtc(decodable, lambda it: _emitted(model, it), ctc_weight, BLANK)
-    limits = torch.full((len(heard.lengths),), model.max_length, device=device)
+    longest = model.max_length
+    if language is not None:
+        longest = min(longest, int(language.model.max_length))
+    limits = torch.full((len(heard.lengths),), longest, device=device)
     with without_contention(device):
-        return search(
+        found = search(
             decodable,
             heard,
             rows=len(heard.lengths),
@@ -113,6 +118,9 @@ def find_texts(
             max_lengths=limits,
             keys=list(range(len(heard.lengths))),
         )
+    if longest < model.max_length and any(len(own[0].tokens) == longest - 1 for own in found):
+        notice(f"a text ends after {longest - 1:,} tokens: the language model reads no more")
+    return found
 
 
 class _Heard:
@@ -156,7 +164,7 @@ def token_positions(
 
 
 def words_at(
-    vocabulary: ListedVocabulary,
+    vocabulary: ListedVocabulary | Subwords,
     tokens: Sequence[int],
     positions: Sequence[int],
     seconds: float,
@@ -173,9 +181,8 @@ def words_at(
     """
     texts = vocabulary.decode(tokens).split()
     spans: dict[int, tuple[int, int]] = {}
-    spoken = set(vocabulary.word_starts()) if vocabulary.kind == "characters" else set()
     for token, word, place in zip(tokens, vocabulary.word_indices(tokens), positions, strict=True):
-        if word >= 0 and token not in spoken:
+        if word >= 0 and vocabulary.decode([token]).strip():  # not a space alone
             first, _ = spans.get(word, (place, place))
             spans[word] = first, place + 1
     return [

@@ -10,6 +10,7 @@ from heedful.decoding import SearchOptions
 from heedful.models import SpeechSettings
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.tasks.transcription.examples import SpokenFiles
+from heedful.tasks.transcription.subwords import SubwordSettings
 
 
 class MaskSettings(Settings):
@@ -68,6 +69,8 @@ class TranscriptionRecipe(Recipe):
 
     task: Literal["transcription"] = "transcription"
     data: SpokenFiles
+    tokeniser: SubwordSettings | None = None
+    """Subwords instead of ``data.units``."""
     model: SerializeAsAny[SpeechSettings] = Field(
         default_factory=lambda: SpeechSettings.model_validate({"kind": "recurrent"})
     )
@@ -91,6 +94,17 @@ class TranscriptionRecipe(Recipe):
             raise ValueError("decoding.sample needs a decoder: model.outputs = 'attention'")
         if self.decoding.ctc_weight:
             require_both(self.model, "decoding.ctc_weight")
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_vocabulary(self) -> "TranscriptionRecipe":
+        if self.tokeniser is not None:
+            for name in ("units", "minimum_count", "vocabulary_size"):
+                if getattr(self.data, name) != SpokenFiles.model_fields[name].default:
+                    raise ValueError(
+                        f"data.{name} is for characters and words, and [tokeniser] for subwords; "
+                        "leave out one of them"
+                    )
         return self
 
 
