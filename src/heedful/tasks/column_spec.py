@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from heedful.data.columns import Codec
+    from heedful.data.store import Store
     from heedful.evaluation.outcome import Evaluation, Examples, Figure
     from heedful.runs.run import Run
     from heedful.runs.start import Start
@@ -263,17 +264,16 @@ class ColumnSpec(TaskSpec):
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
     ) -> "ColumnTask":
+        return self.task_type()(
+            model, *self.stores(run), training.batch_tokens, device=device, precision=precision
+        )
+
+    def stores(self, run: Any) -> "tuple[Store, Store | None]":
+        """The training data and the validation data of a run; None if it has none."""
         from heedful.data.store import Store
 
         train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
-        return self.task_type()(
-            model,
-            train,
-            held_out if len(held_out) else None,
-            training.batch_tokens,
-            device=device,
-            precision=precision,
-        )
+        return train, held_out if len(held_out) else None
 
     def load(
         self,
