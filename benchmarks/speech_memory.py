@@ -1,9 +1,9 @@
 """Peak memory of a recogniser over epochs of training, and while it transcribes many recordings.
 
-    python benchmarks/speech_memory.py [--recordings 600] [--seconds 6] [--parts 4]
+    python benchmarks/speech_memory.py [--recordings 200] [--epochs 6] [--parts 2]
 
-Recordings of noise, of 1 to ``--seconds`` seconds at 16 kHz, with random texts; a recogniser of
-the size of the recipe ``an4`` (location-aware attention and CTC) with 40 mel bands. Training: two
+Recordings of noise, of 1 to 6 seconds at 16 kHz, with random texts; a recogniser of
+the size of the recipe ``an4`` (location-aware attention and CTC) with 40 mel bands. Training:
 epochs of forward, backward and a step of Adam, with the batches of heedful's training.
 Transcription: files in sixteens, as by ``heedful transcribe``, with a beam of 5. The peak is that
 of the whole process in each part of an epoch: if memory is flat, it does not grow from part to
@@ -31,18 +31,18 @@ from heedful.tasks.spec import spec_of_run
 from reporting import machine, said, table
 from resident import peak_resident, reset_peak
 
-RATE, EPOCHS, AT_ONCE = 16_000, 2, 16
+RATE, LONGEST, AT_ONCE = 16_000, 6.0, 16
 _CHARACTERS = 12
 """Of a second of speech."""
 
 
-def write_recordings(folder: Path, count: int, longest: float) -> float:
+def write_recordings(folder: Path, count: int) -> float:
     """Write recordings and their table; returns their duration in seconds."""
     rng, whole = np.random.default_rng(1), 0.0
     lines = ["path\ttext"]
     letters = [*"abcdefghijklmnopqrstuvwxyz"]
     for number in range(count):
-        seconds = float(rng.uniform(1, longest))
+        seconds = float(rng.uniform(1, LONGEST))
         samples = 0.1 * rng.standard_normal(int(seconds * RATE))
         soundfile.write(folder / f"{number}.wav", samples, RATE)
         text = "".join(rng.choice(letters, int(_CHARACTERS * seconds)))
@@ -90,19 +90,19 @@ def peaks(steps: Iterator[object], ends: list[int]) -> list[float]:
     return found
 
 
-def batches(task: Any) -> Iterator[Any]:
+def batches(task: Any, epochs: int) -> Iterator[Any]:
     """The batches of all epochs."""
     for after, batch in task.batches(Position(1)):
         yield batch
-        if after.epoch >= EPOCHS:
+        if after.epoch >= epochs:
             return
 
 
-def training(task: Any) -> Iterator[float]:
+def training(task: Any, epochs: int) -> Iterator[float]:
     """Steps of training."""
     optimiser = torch.optim.Adam(task.model.parameters(), 1e-4)
     task.model.train()
-    for batch in batches(task):
+    for batch in batches(task, epochs):
         optimiser.zero_grad(set_to_none=True)
         loss = task.loss(batch)
         (loss.total / batch.weight).backward()
@@ -123,7 +123,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": machine(1)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found["seconds"] = write_recordings(folder, options.recordings, options.seconds)
+        found["seconds"] = write_recordings(folder, options.recordings)
         found["before, MiB"] = (reset_peak() or 0) / 2**20
         recipe = check_recipe(recipe_of(), "the benchmark")
         kind: Any = kind_of(recipe)
@@ -132,9 +132,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         _, spec = spec_of_run(folder / "run")
         device = torch.device("cpu")
         task = kind.build_task(run, kind.build_model(run), recipe.training, device, "float32")
-        steps = sum(1 for _ in batches(task))
-        ends = parts_of(steps, EPOCHS * options.parts)
-        found["training, MiB"] = peaks(training(task), ends)
+        steps = sum(1 for _ in batches(task, options.epochs))
+        ends = parts_of(steps, options.epochs * options.parts)
+        found["training, MiB"] = peaks(training(task, options.epochs), ends)
         made: Any = spec
         predictor = made.predictor_type()(
             made, run, task.model.eval(), device=device, precision="float32"
@@ -168,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, value in {"recordings": 600, "seconds": 6, "parts": 4}.items():
+    for name, value in {"recordings": 200, "epochs": 6, "parts": 2}.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     options = parser.parse_args(arguments)

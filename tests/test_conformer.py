@@ -1,6 +1,6 @@
 """The Conformer's block, against transformers and against the paper's equations."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -30,15 +30,15 @@ def our_layer() -> ConformerLayer:
     return layer
 
 
-def their_layer(ours: ConformerLayer) -> nn.Module:
+def their_layer(ours: ConformerLayer) -> Any:
     """The layer of transformers with the same weights, without batch normalization."""
-    config = Wav2Vec2ConformerConfig(
+    config = cast(Any, Wav2Vec2ConformerConfig)(
         hidden_size=WIDTH, num_attention_heads=HEADS, intermediate_size=INNER, hidden_act="swish",
         conv_depthwise_kernel_size=KERNEL, position_embeddings_type="relative",
         attention_dropout=0.0, hidden_dropout=0.0, activation_dropout=0.0,
         conformer_conv_dropout=0.0, attn_implementation="eager",
     )  # fmt: skip
-    layer: Any = theirs.Wav2Vec2ConformerEncoderLayer(config).double()
+    layer = cast(Any, theirs).Wav2Vec2ConformerEncoderLayer(config).double()
     layer.conv_module.batch_norm = nn.Identity()
     heads: Any = ours.self_attention
     pairs = [
@@ -92,14 +92,14 @@ def test_the_block_is_that_of_transformers() -> None:
     found.backward(upstream)
     expected.backward(upstream)
     torch.testing.assert_close(given.grad, again.grad, rtol=1e-9, atol=1e-9)
-    named = dict(other.named_parameters())
+    named, positions = dict(other.named_parameters()), cast(Any, ours.self_attention).positions
     for name, own in (
         ("ffn1.intermediate_dense.weight", ours.before.expand.weight),
         ("ffn2.output_dense.bias", ours.after.contract.bias),
         ("conv_module.depthwise_conv.weight", ours.convolution.depthwise.weight),
         ("conv_module.layer_norm.weight", ours.around_convolution.norm.weight),
-        ("self_attn.pos_bias_u", ours.self_attention.positions.content_bias),
-        ("self_attn.pos_bias_v", ours.self_attention.positions.position_bias),
+        ("self_attn.pos_bias_u", positions.content_bias),
+        ("self_attn.pos_bias_v", positions.position_bias),
         ("final_layer_norm.bias", ours.norm.bias),
     ):
         torch.testing.assert_close(own.grad, named[name].grad, rtol=1e-9, atol=1e-9)

@@ -95,12 +95,14 @@ def test_occupations_are_the_gradients_of_the_loss() -> None:
     tokens = [1, 2, 2, 5, 3, 3, 3, 4] * 5
     rows = torch.tensor([tokens]), torch.tensor([200]), torch.tensor([len(tokens)])
     F.ctc_loss(given[:, None], *rows, reduction="sum").backward()
+    gradient = given.grad
+    assert gradient is not None
     found = occupation(given.detach(), tokens, 0)
     summed = torch.zeros(200, 6, dtype=torch.float64)
     states = torch.zeros(2 * len(tokens) + 1, dtype=torch.long)
     states[1::2] = torch.tensor(tokens)
     summed.index_add_(1, states, found.T)
-    torch.testing.assert_close(given.detach().exp() - given.grad, summed, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(given.detach().exp() - gradient, summed, rtol=1e-9, atol=1e-12)
 
 
 def test_an_output_without_a_path() -> None:

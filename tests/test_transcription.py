@@ -275,6 +275,11 @@ def test_probabilities_of_ctc_alone(folder: Path, tmp_path: Path) -> None:
         gradients = [name for name in names if "×" in name]
         assert bool(gradients) == (kind == "transformer")
         assert all(float(trace[name].weights.abs().sum()) > 0 for name in gradients)
+    weighed = invoke("transcribe", str(tmp_path / "recurrent"), str(folder / "test0.wav"),
+                     "--ctc-weight", "0.3")  # fmt: skip
+    assert "--ctc-weight needs CTC beside a decoder: model.outputs = 'both'" in str(
+        weighed.exception
+    )
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ class TransformerSpeech(SpeechModel):
         )
         # The blocks end with a norm, and their attention has the positions.
         transformer.encoder_norm = nn.Identity()
-        transformer.source_positions = nn.Identity()
+        transformer.source_positions = relative.build_added(options.dim, settings.max_length)
 
     def listen(self, sounds: Sounds) -> Annotations:
         vectors, lengths = self.front(*sounds)

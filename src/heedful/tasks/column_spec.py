@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from heedful.runs.start import Start
     from heedful.training.column_task import ColumnTask
 
-_ROWS = 1000
-"""Number of examples encoded at a time."""
-
 
 class LeftOutError(Exception):
     """Raised by :meth:`ColumnSpec.encode` for an example that cannot be trained on; the message
@@ -105,6 +102,8 @@ class ColumnSpec(TaskSpec):
 
     reads_folders: ClassVar[bool] = False
     """Whether a path of ``[data]`` may be a folder."""
+    rows_at_once: ClassVar[int] = 1000
+    """Number of examples encoded at a time."""
 
     # What a task brings
 
@@ -233,7 +232,7 @@ class ColumnSpec(TaskSpec):
             examples = corpus.examples(part)
             with atomic_folder(place) as folder, StoreWriter(folder, codecs) as writer:
                 left: Counter[str] = Counter()
-                while some := list(islice(examples, _ROWS)):
+                while some := list(islice(examples, self.rows_at_once)):
                     if rows := self._rows(some, known, left):
                         writer.add(columns_of(rows, codecs))
                     count += len(rows)

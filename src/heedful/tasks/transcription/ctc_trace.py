@@ -53,6 +53,7 @@ def token_log_probabilities(emissions: Tensor, tokens: Sequence[int]) -> Tensor:
     for before, after in itertools.pairwise(text):
         logits, state = prefixes.step(torch.tensor([before]), state)
         found.append(logits[0, after])
-    given, sizes = torch.tensor([tokens], dtype=torch.long), (len(emissions), len(tokens))
-    loss = F.ctc_loss(emissions[:, None], given, *torch.tensor(sizes)[:, None], BLANK, "sum")
+    given = torch.tensor([tokens], dtype=torch.long)
+    lengths, counts = torch.tensor([len(emissions)]), torch.tensor([len(tokens)])
+    loss = F.ctc_loss(emissions[:, None], given, lengths, counts, BLANK, "sum")
     return torch.stack(found).float() + (loss.detach() - loss) / len(found)
