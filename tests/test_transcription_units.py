@@ -116,6 +116,20 @@ def test_times_of_words_of_subwords() -> None:
     )
 
 
+def test_subwords_are_chosen_on_the_command_line(folder: Path, tmp_path: Path) -> None:
+    """The vocabulary has the largest size that the texts support."""
+    found = invoke(
+        "train", "--task", "transcribe", "--data", str(folder / "t.tsv"), "--out",
+        str(tmp_path / "run"), "--set", "tokeniser.kind=unigram", "--set", "training.max_steps=1",
+        "--set", "training.precision=float32", "--set", "training.threads=1",
+    )  # fmt: skip
+    assert found.exit_code == 0, (found.output, found.exception)
+    assert "using a vocabulary of" in found.stderr
+    own = heedful.load(tmp_path / "run").vocabulary
+    assert own.kind == "unigram"
+    assert 325 <= own.size < 1000
+
+
 def test_what_excludes_subwords_is_refused(folder: Path, tmp_path: Path) -> None:
     for change, reason in (
         ({"data": {**recipe_of("both")["data"], "units": "words"}}, "data.units is for characters"),
