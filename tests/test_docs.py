@@ -24,6 +24,7 @@ import heedful.cli.main
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.parts import PartSettings
 from heedful.basics.settings import Settings
+from heedful.decoding import SearchOptions
 from heedful.models import (
     CaptionSettings,
     EncoderSettings,
@@ -40,6 +41,7 @@ from heedful.models import (
     build_encoder,
     build_language_model,
     build_model,
+    build_speech_model,
     registered,
 )
 from heedful.models.attention_settings import LayerAttentionSettings, PairAttentionSettings
@@ -73,7 +75,12 @@ from heedful.tasks.texts.recipe import (
     TextRecipe,
 )
 from heedful.tasks.transcription.examples import SpokenFiles
-from heedful.tasks.transcription.recipe import TranscriptionTraining
+from heedful.tasks.transcription.recipe import (
+    TranscriptionRecipe,
+    TranscriptionSearch,
+    TranscriptionTraining,
+)
+from heedful.tasks.transcription.subwords import SubwordSettings
 from heedful.training.optimisers import learning_rate
 from heedful.training.resuming import CHANGEABLE
 
@@ -395,8 +402,10 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
     },
     "transcription": {
         "data.": [SpokenFiles],
+        "tokeniser.": [SubwordSettings],
         "model.": registered(SpeechSettings),
         "training.": [TranscriptionTraining],
+        "decoding.": [TranscriptionSearch],
     },
     "synthesis": {
         "data.": [SpeechFiles],
@@ -406,7 +415,7 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
     },
 }
 """Pages with the settings of one task → its tables."""
-SHARED: tuple[type[Settings], ...] = (FileSettings, LoopSettings)
+SHARED: tuple[type[Settings], ...] = (FileSettings, LoopSettings, SearchOptions)
 """Tables whose settings are described in docs/recipes.md."""
 
 
@@ -559,6 +568,8 @@ def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
                 build_language_model(recipe.model, 1000)
             elif isinstance(recipe, CaptionRecipe):
                 build_caption_model(recipe.model, ImageShape(96, 96, 3), 1000)
+            elif isinstance(recipe, TranscriptionRecipe):
+                build_speech_model(recipe.model, 80, 1000)
             else:
                 assert isinstance(recipe, EncoderRecipe)
                 build_encoder(recipe.model, 1000)
