@@ -6,6 +6,7 @@ Shapes: B batch, L positions, S source positions, E embedding, D hidden, k kerne
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -76,12 +77,16 @@ class NormalisedLinear(nn.Module):
         return self.now()(inputs)
 
 
-def convolve(padded: Tensor, width: int, kernel: Affine) -> Tensor:
-    """``[B, L + k − 1, D] -> [B, L, out]``: the kernel over each window of ``width`` positions."""
-    length = padded.shape[1] - width + 1
+def convolve(
+    padded: Tensor, width: int, kernel: Callable[[Tensor], Tensor], dilation: int = 1
+) -> Tensor:
+    """``[B, L + (k − 1) δ, D] -> [B, L, out]``: the kernel over each window of ``width`` positions,
+    which are ``dilation`` δ apart."""
+    length = padded.shape[1] - (width - 1) * dilation
     # Concatenate the windows for one large product: on the CPU, forward and backward are faster
     # than a convolution with channels last.
-    windows = [padded[:, first : first + length] for first in range(width)]
+    firsts = range(0, width * dilation, dilation)
+    windows = [padded[:, first : first + length] for first in firsts]
     return kernel(torch.cat(windows, dim=-1))
 
 
