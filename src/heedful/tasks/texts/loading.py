@@ -91,6 +91,28 @@ def load_generator(
     return _load(Generator, "language-model", path, None, device, precision, checkpoint)
 
 
+def load_head(
+    make: Callable[..., P],
+    task: str,
+    path: str | Path,
+    *,
+    head: str | None = None,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
+) -> P:
+    """The predictor of a head for a task; further arguments are those of :func:`load_classifier`.
+
+    Args:
+        make: builds the predictor.
+        task: the name of the task.
+
+    Raises:
+        UserError: the folder is not a run with such a head.
+    """
+    return _load(make, task, path, head, device, precision, checkpoint)
+
+
 def _load(
     make: Callable[..., P],
     task: str,

@@ -7,7 +7,13 @@ from typing import Any
 
 from heedful.basics.symbols import END
 from heedful.data.examples import Example
-from heedful.data.vocabularies import SavedVocabulary, save_vocabulary, train_vocabulary
+from heedful.data.vocabularies import (
+    SavedVocabulary,
+    save_vocabulary,
+    separators_of,
+    train_vocabulary,
+)
+from heedful.models import EncoderSettings, ModelSettings
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.runs.start import Start
@@ -78,6 +84,7 @@ def prepare_text_run(
             "size": vocabulary.size,
             "fingerprint": vocabulary.fingerprint(),
             "sentence_ends": _sentence_ends(vocabulary),
+            **({"separators": separators_of(vocabulary)} if reads_words(recipe.model) else {}),
         },
     }
     kept = {} if start is None else part_of(recipe.task).kept_weights(start, recipe, labels)
@@ -140,6 +147,11 @@ def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str
             f"{n:,} of {all:,} texts of {examples.name}.{part} are also in the training examples"
         ),
     )
+
+
+def reads_words(model: ModelSettings) -> bool:
+    """Whether a model makes words of characters."""
+    return isinstance(model, EncoderSettings) and model.reads_words
 
 
 def _sentence_ends(vocabulary: SavedVocabulary) -> list[int]:
