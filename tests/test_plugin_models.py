@@ -125,7 +125,10 @@ def test_each_family_knows_its_kinds() -> None:
     ]
     assert kinds == [
         {"transformer", "recurrent", "convolutional", "bytenet", "aligner"},
-        {"bert", "perceiver", "recurrent-encoder", "hierarchical", "decomposable", "language"},
+        {
+            *("bert", "perceiver", "recurrent-encoder", "hierarchical", "decomposable"),
+            *("elmo", "language"),
+        },
         {
             *("gpt", "recurrent-language-model", "bytenet-language-model"),
             "memory-language-model",

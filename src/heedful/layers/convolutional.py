@@ -6,7 +6,6 @@ Shapes: B batch, L positions, S source positions, E embedding, D hidden, k kerne
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -77,9 +76,7 @@ class NormalisedLinear(nn.Module):
         return self.now()(inputs)
 
 
-def convolve(
-    padded: Tensor, width: int, kernel: Callable[[Tensor], Tensor], dilation: int = 1
-) -> Tensor:
+def convolve(padded: Tensor, width: int, kernel: Affine | nn.Module, dilation: int = 1) -> Tensor:
     """``[B, L + (k − 1) δ, D] -> [B, L, out]``: the kernel over each window of ``width`` positions,
     which are ``dilation`` δ apart."""
     length = padded.shape[1] - (width - 1) * dilation
@@ -87,7 +84,8 @@ def convolve(
     # than a convolution with channels last.
     firsts = range(0, width * dilation, dilation)
     windows = [padded[:, first : first + length] for first in firsts]
-    return kernel(torch.cat(windows, dim=-1))
+    result: Tensor = kernel(torch.cat(windows, dim=-1))
+    return result
 
 
 def convolution(sizes: Sizes) -> NormalisedLinear:

@@ -149,6 +149,6 @@ class CharacterWords(nn.Module):
             convolved = convolve(F.pad(embedded, (0, 0, 0, width - 1)), width, convolution)
             largest.append(convolved.masked_fill(beyond, float("-inf")).amax(1))
         vectors = self.projection(self.highways(torch.relu(torch.cat(largest, 1))))
-        words = vectors.new_zeros(*spans.starts.shape, vectors.shape[1])
+        words: Tensor = vectors.new_zeros(*spans.starts.shape, vectors.shape[1])
         words[spans.real] = vectors[places]
         return words

@@ -103,7 +103,7 @@ class Direction(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         """The states after each layer ``[B, W, P]`` of ``words [B, W, P]``, from left to right."""
-        hidden, found = words, []
+        hidden, found = words, list[Tensor]()
         sizes = lengths.cpu()
         for layer in self.layers:
             assert isinstance(layer, nn.LSTM)

@@ -13,7 +13,6 @@ from heedful.data.vocabularies import (
     separators_of,
     train_vocabulary,
 )
-from heedful.models import EncoderSettings, ModelSettings
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.runs.start import Start
@@ -29,7 +28,7 @@ from heedful.tasks.preparation import (
 )
 from heedful.tasks.texts.examples import Examples, check_labels
 from heedful.tasks.texts.part import part_of
-from heedful.tasks.texts.recipe import TextRecipe
+from heedful.tasks.texts.recipe import EncoderRecipe, TextRecipe
 from heedful.tasks.texts.run import as_text_run, write_examples
 
 SENTENCE_ENDS = frozenset(".!?…。！？।")
@@ -84,7 +83,7 @@ def prepare_text_run(
             "size": vocabulary.size,
             "fingerprint": vocabulary.fingerprint(),
             "sentence_ends": _sentence_ends(vocabulary),
-            **({"separators": separators_of(vocabulary)} if reads_words(recipe.model) else {}),
+            **({"separators": separators_of(vocabulary)} if _reads_words(recipe) else {}),
         },
     }
     kept = {} if start is None else part_of(recipe.task).kept_weights(start, recipe, labels)
@@ -149,9 +148,9 @@ def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str
     )
 
 
-def reads_words(model: ModelSettings) -> bool:
-    """Whether a model makes words of characters."""
-    return isinstance(model, EncoderSettings) and model.reads_words
+def _reads_words(recipe: TextRecipe) -> bool:
+    """Whether the model makes words of characters."""
+    return isinstance(recipe, EncoderRecipe) and recipe.model.reads_words
 
 
 def _sentence_ends(vocabulary: SavedVocabulary) -> list[int]:
