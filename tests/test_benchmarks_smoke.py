@@ -94,6 +94,18 @@ def test_the_plain_bytenet_is_the_network(benchmark: Any) -> None:
     assert [list(best[0].tokens)[:5] for best in found] == written.tolist()
 
 
+def test_the_plain_elmo_has_the_same_parameters(benchmark: Any) -> None:
+    speed = benchmark("elmo_speed")
+    settings = speed.ElmoSettings(hidden_size=8, projection_size=4, filters=[[1, 4], [2, 4]])
+    ours, plain = speed.Elmo(settings, speed.SYMBOLS), speed.Plain(settings)
+    output = sum(part.numel() for part in plain.output.parameters())
+    mixture = settings.layers + 2
+    counts = [sum(part.numel() for part in each.parameters()) for each in (ours, plain)]
+    assert counts[0] - mixture == counts[1] - output
+    for step in speed.steps(settings):
+        step()
+
+
 def test_a_table_is_markdown(benchmark: Any) -> None:
     reporting = benchmark("reporting")
     found = {"a": reporting.summarised([2.0, 4.0, 9.0], None)}
