@@ -51,6 +51,8 @@ class TextEncoder(nn.Module):
     """Width of ``Encoded.pooled``; None if there is none."""
     needs_pairs: bool = False
     """Whether it reads pairs of texts only."""
+    fresh_at_start: tuple[str, ...] = ()
+    """Beginnings of the names of parameters that a run it starts from may not have."""
     pooled_from: int = 0
     """Index of the token whose state ``pooled`` is computed from, if it is one; −1 is the last."""
 

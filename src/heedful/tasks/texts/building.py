@@ -51,7 +51,10 @@ def headed_encoder(run: TextRun) -> HeadedEncoder:
     recipe = cast(EncoderRecipe, run.recipe)
     known = run.facts["vocabulary"]
     encoder = build_encoder(
-        recipe.model, known["size"], sentence_ends=known.get("sentence_ends", [])
+        recipe.model,
+        known["size"],
+        sentence_ends=known.get("sentence_ends", []),
+        separators=known.get("separators", []),
     )
     heads: dict[str, nn.Module] = {}
     for name, head in recipe.heads().items():
@@ -85,10 +88,12 @@ def load_text_start(run: TextRun, model: nn.Module) -> None:
     """
     if run.facts.get("started_from") is not None:
         point = open_checkpoint(run.start_folder)
+        fresh = getattr(getattr(model, "encoder", None), "fresh_at_start", ())
+        beginnings = ("heads.", *(f"encoder.{name}" for name in fresh))
         own = {
             name: tensor.detach()
             for name, tensor in model.state_dict().items()
-            if name.startswith("heads.")
+            if name.startswith(beginnings)
         }
         load_model_tensors(model, own | point.weights(), point.path)
     if run.facts.get("vectors") is None:

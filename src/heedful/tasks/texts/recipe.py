@@ -186,6 +186,11 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(f"masked tokens need {_kinds_that_fill_masks()}")
         if masked and not self.tokeniser.mask:
             raise ValueError("masked tokens need tokeniser.mask = true")
+        if self.model.reads_words and not self.tokeniser.has_characters:
+            raise ValueError(
+                f"model.kind = '{self.model.kind}' makes words of characters: set tokeniser.kind = "
+                "'characters', or 'bytes' with vocabulary_size = 260 (261 with a mask)"
+            )
         self._training_fits()
         for name, head in self.heads().items():
             self._can_read(name, head)
