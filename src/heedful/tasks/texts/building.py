@@ -93,7 +93,9 @@ def load_text_start(run: TextRun, model: nn.Module) -> None:
         load_model_tensors(model, own | point.weights(), point.path)
     if run.facts.get("vectors") is None:
         return
-    load_vectors(run.path, {"file": _embedding(model)})
+    encoder = getattr(model, "encoder", model)
+    for table in getattr(encoder, "vector_tables", [_embedding(model)]):
+        load_vectors(run.path, {"file": table})
 
 
 def _embedding(model: nn.Module) -> nn.Embedding:

@@ -150,6 +150,8 @@ class EncoderRecipe(TextRecipe):
     """Maximum tokens of a training row, with BEGIN and ENDs; longer examples are split."""
     head_dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout before the output layer of a head."""
+    head_max_norm: float | None = Field(None, gt=0)
+    """The largest norm of a class's weights in the output layer; larger ones are scaled back."""
 
     @field_validator("model", mode="before")
     @classmethod
@@ -194,6 +196,8 @@ class EncoderRecipe(TextRecipe):
             )
         if self.training.label_smoothing and tasks == {"masked"}:
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
+        if self.head_max_norm is not None and tasks == {"masked"}:
+            raise ValueError("head_max_norm is for labels and tags; leave it out")
 
     def _can_read(self, name: str, head: HeadSettings) -> None:
         """Raise ValueError for examples that the model cannot read."""
