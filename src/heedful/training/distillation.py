@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention.divergences import kullback_leibler
+from heedful.basics.errors import UserError
 from heedful.data.batching import FEWEST
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.training.protocol import Loss, Task, Validation
@@ -36,6 +37,18 @@ class Predicted(NamedTuple):
     """The last hidden state of each token ``[T, D]``, if the model has states."""
     more: Any = None
     """What else the loss of the task needs."""
+
+
+def wide(given: Tensor) -> Tensor:
+    """At least float32, for losses."""
+    return given if given.dtype == torch.float64 else given.float()
+
+
+def loss_of_logits(predicted: Predicted, smoothing: float) -> Loss:
+    """Summed cross-entropy with label smoothing; the part ``loss`` is without smoothing."""
+    logits, labels = wide(predicted.logits), predicted.labels
+    total = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    return Loss(total, {"loss": F.cross_entropy(logits.detach(), labels, reduction="sum")})
 
 
 class Predicting(Task, Protocol):
@@ -121,13 +134,26 @@ class Distilled(Wrapped):
         total = (1 - self.weight) * own.total + self.weight * apart
         parts = {**own.parts, "teacher": apart.detach()}
         if self.cosine:
-            if student.states is None or teacher.states is None:
-                raise TypeError("the cosine compares states of tokens, and a model has none")
-            near = F.cosine_similarity(student.states.float(), teacher.states.float(), dim=-1)
+            near = F.cosine_similarity(*_comparable(student.states, teacher.states), dim=-1)
             distance = (1 - near).mean() * batch.weight
             total = total + self.cosine * distance
             parts["cosine"] = distance.detach()
         return Loss(total, parts, own.weights)
+
+
+def _comparable(student: Tensor | None, teacher: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The states of both models.
+
+    Raises:
+        UserError: their widths differ, or a model has none.
+    """
+    if student is not None and teacher is not None and student.shape == teacher.shape:
+        return wide(student), wide(teacher)
+    widths = ["none" if each is None else str(each.shape[-1]) for each in (student, teacher)]
+    raise UserError(
+        "training.teacher.cosine compares the states of tokens, which must have the same width in "
+        f"both models (student: {widths[0]}, teacher: {widths[1]}); use cosine = 0"
+    )
 
 
 class Consistent(Wrapped):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from torch import nn
@@ -13,7 +13,13 @@ from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings, registered
 from heedful.models.bert import BertSettings
 from heedful.models.registry import kind_of
-from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
+from heedful.runs.settings import (
+    FileSettings,
+    LoopSettings,
+    Recipe,
+    TeacherSettings,
+    VectorSettings,
+)
 from heedful.tasks.texts.data import DocumentData, ExampleData, LabelledData, TaggedData
 
 __all__ = [
@@ -51,6 +57,23 @@ class TextTrainingSettings(LoopSettings):
         "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
     ] = "linear"
     betas: tuple[float, float] = (0.9, 0.999)
+    consistency: float = Field(0.0, ge=0)
+    """Weight α of the divergence of two passes with different dropout (R-Drop); 0 for one pass."""
+    teacher: TeacherSettings | None = None
+    """The run to distil."""
+
+    @model_validator(mode="after")
+    def _one_comparison(self) -> Self:
+        if self.consistency and self.teacher is not None:
+            raise ValueError(
+                "training.consistency and training.teacher both compare outputs; leave one out"
+            )
+        return self
+
+    @property
+    def compares_outputs(self) -> bool:
+        """Whether the loss compares two outputs for a batch."""
+        return bool(self.consistency) or self.teacher is not None
 
     def layer_rates(self) -> tuple[float, int]:
         return self.layer_decay, self.unfreeze_every or 0
@@ -188,6 +211,11 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(
                 "training.penalty needs structured self-attention: model.pooling = 'structured'"
             )
+        if self.training.compares_outputs and self.training.penalty:
+            raise ValueError(
+                "training.penalty watches one pass; leave it out, or training.teacher and "
+                "training.consistency"
+            )
         if self.training.penalty and "classification" not in tasks:
             raise ValueError("training.penalty needs a classification task")
         if self.vectors is not None and self.model.is_pretrained:
@@ -310,6 +338,14 @@ class SeveralRecipe(EncoderRecipe):
 
     def table_of(self, name: str) -> str:
         return f"tasks.{name}.data"
+
+    @model_validator(mode="after")
+    def _one_task_compares(self) -> "SeveralRecipe":
+        if self.training.compares_outputs:
+            raise ValueError(
+                "training.teacher and training.consistency are for a single task; leave them out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _is_chosen_by_a_figure(self) -> "SeveralRecipe":

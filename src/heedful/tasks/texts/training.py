@@ -24,6 +24,7 @@ from heedful.inference.inference_mode import ready
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.tasks.texts.rows import RowBatch, RowBatches, tagged_rows
+from heedful.training.distillation import Predicted, loss_of_logits
 from heedful.training.protocol import Loss, Sample, TaskDefaults, Validation
 
 ExampleT = TypeVar("ExampleT")
@@ -92,26 +93,41 @@ class LabelTask(TaskDefaults, Generic[ExampleT, ReaderT]):
 
         The part ``loss`` is without smoothing; ``overlap`` is the penalty without its weight.
         """
-        watching = watch(self.model, self._hops, keep_gradients=True)
-        with autocast(self.device, self.precision), watching as seen:
-            logits = self.model.heads[self.head](self.model.encoder(batch.rows))
-            chosen, labels = decided(logits, batch.labels)
-            total = F.cross_entropy(
-                chosen.float(), labels, label_smoothing=self.label_smoothing, reduction="sum"
-            )
-            exact = F.cross_entropy(chosen.detach().float(), labels, reduction="sum")
         if not self._hops:
-            return Loss(total, {"loss": exact})
+            return self.loss_of(self.predict(self.model, batch), batch)
+        with watch(self.model, self._hops, keep_gradients=True) as seen:
+            total, parts, _ = self.loss_of(self.predict(self.model, batch), batch)
         overlap = sum(
             (disagreement(calls[0]).sum() for calls in map(seen.__getitem__, self._hops)),
             start=total.new_zeros(()),
         )
         # The penalty is summed over rows, which are also the weight of a batch with hops.
-        return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
+        return Loss(total + self.penalty * overlap, {**parts, "overlap": overlap.detach()})
+
+    def predict(self, model: HeadedEncoder, batch: RowBatch) -> Predicted:
+        """The logits of the positions with a label."""
+        with autocast(self.device, self.precision):
+            encoded = model.encoder(batch.rows)
+            logits = model.heads[self.head](encoded)
+        return Predicted(
+            *decided(logits, batch.labels), states=states_of(encoded.states, batch.rows.lengths)
+        )
+
+    def loss_of(self, predicted: Predicted, batch: RowBatch) -> Loss:
+        """Summed cross-entropy; the part ``loss`` is without smoothing."""
+        return loss_of_logits(predicted, self.label_smoothing)
 
     def split(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
         """Split the rows; with a penalty, return the whole batch, because hops are watched."""
         return [batch] if self._hops else batch.split(count, fewest)
+
+
+def states_of(states: Tensor | None, lengths: Tensor) -> Tensor | None:
+    """The states ``[T, D]`` of all tokens of rows of ``lengths [B]``, without padding."""
+    if states is None:
+        return None
+    places = torch.arange(states.shape[1], device=states.device)
+    return states[places < lengths.unsqueeze(1)]
 
 
 def decided(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
