@@ -20,6 +20,11 @@ class Constrained(Protocol):
         ...
 
 
+def constrained_modules(model: nn.Module) -> list[Constrained]:
+    """The modules of a model that are constrained."""
+    return [module for module in model.modules() if isinstance(module, Constrained)]
+
+
 class MaxNormLinear(nn.Linear):
     """``W x + b``; after each training step, rows of W ``[O, I]`` with a larger norm are scaled
     back to ``limit``.

@@ -23,7 +23,7 @@ class Objectives(Protocol):
 
 
 def with_objectives(
-    task: Predicting, training: Objectives, run: Run, load: Callable[[Run], nn.Module]
+    task: Task, training: Objectives, run: Run, load: Callable[[Run], nn.Module]
 ) -> Task:
     """The task with the losses that its training settings add.
 
@@ -34,8 +34,16 @@ def with_objectives(
         load: loads the model of a run, on the device of the task's model.
 
     Raises:
-        UserError: the teacher is missing, damaged or does not fit the run.
+        UserError: the teacher is missing, damaged or does not fit the run, or the task's loss is
+            not a cross-entropy of logits.
     """
+    if training.teacher is None and not training.consistency:
+        return task
+    if not isinstance(task, Predicting):
+        raise UserError(
+            f"training.teacher and training.consistency are not for task = '{run.recipe.task}'; "
+            "leave them out"
+        )
     if training.teacher is not None:
         found = training.teacher
         return Distilled(
@@ -45,7 +53,7 @@ def with_objectives(
             weight=found.weight,
             cosine=found.cosine,
         )
-    return Consistent(task, training.consistency) if training.consistency else task
+    return Consistent(task, training.consistency)
 
 
 def load_teacher(

@@ -11,7 +11,7 @@ Shapes: N positions with a label, C classes or symbols, T tokens, D width.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -51,6 +51,7 @@ def loss_of_logits(predicted: Predicted, smoothing: float) -> Loss:
     return Loss(total, {"loss": F.cross_entropy(logits.detach(), labels, reduction="sum")})
 
 
+@runtime_checkable
 class Predicting(Task, Protocol):
     """A task whose loss is a cross-entropy of logits."""
 

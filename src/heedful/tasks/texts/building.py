@@ -16,7 +16,6 @@ from heedful.tasks.teaching import initial_layers, load_teacher, with_objectives
 from heedful.tasks.texts.part import Training, part_of
 from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
 from heedful.tasks.texts.run import TextRun, as_text_run
-from heedful.training.distillation import Predicting
 from heedful.training.protocol import Task
 
 
@@ -77,7 +76,7 @@ def build_text_task(
     ((name, own),) = run.recipe.parts().items()
     training = training_of(run, model, settings, device, precision)
     task = part_of(own.task).build_part(name, own, training)
-    return with_objectives(cast(Predicting, task), settings, run, _on(device))
+    return with_objectives(task, settings, run, _on(device))
 
 
 def _on(device: torch.device) -> Callable[[Run], nn.Module]:
