@@ -127,7 +127,7 @@ def test_each_family_knows_its_kinds() -> None:
         {"transformer", "recurrent", "convolutional", "bytenet", "aligner"},
         {
             *("bert", "xlnet", "perceiver", "recurrent-encoder", "hierarchical", "decomposable"),
-            *("elmo", "language"),
+            *("elmo", "language", "convolutional-encoder"),
         },
         {
             *("gpt", "recurrent-language-model", "bytenet-language-model"),

@@ -36,6 +36,7 @@ from heedful.tasks.preparation import (
     save_vectors,
     write_run,
 )
+from heedful.tasks.teaching import teacher_of
 
 P = TypeVar("P", Pair, LinkedPair)
 
@@ -62,11 +63,7 @@ def prepare_run(
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
     held_out = {part: corpus.held_out(part) for part in HELD_OUT}
     corpus.near = NearDuplicates(pair.source for pairs in held_out.values() for pair in pairs)
-    tokenisers = (
-        Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
-        if start is None
-        else start_tokenisers(start)
-    )
+    tokenisers = _tokenisers(recipe, corpus, start)
     left_out: Counter[str] = Counter()
     train_pairs = _encode(path / "data" / "train", recipe, corpus, tokenisers, left_out)
     tokenisers.save(path / "tokeniser")
@@ -99,6 +96,16 @@ def prepare_run(
     vectors = save_vectors(path, recipe, lambda side: getattr(tokenisers, side), data_folder)
     write_run(path, recipe, about, vectors, start, {} if start is None else start.weights)
     return open_pair_run(path)
+
+
+def _tokenisers(recipe: PairRecipe, corpus: "_Corpus", start: Start | None) -> Tokenisers:
+    """Those of the run to start from, or of the teacher; otherwise trained on the corpus."""
+    if start is not None:
+        return start_tokenisers(start)
+    teacher = teacher_of(recipe)
+    if teacher is not None:
+        return open_pair_run(teacher.path).tokenisers()
+    return Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
 
 
 def _encode(

@@ -76,7 +76,7 @@ def seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
 
 
 def output_layer(
-    layer: Callable[[int, int, float], nn.Module],
+    layer: Callable[[int, int, float, float | None], nn.Module],
     width: int | None,
     labels: int,
     recipe: Any,
@@ -89,4 +89,4 @@ def output_layer(
     """
     if width is None:
         raise UserError(f"model.kind = '{recipe.model.kind}' has no vectors of {what}")
-    return layer(width, labels, recipe.head_dropout)
+    return layer(width, labels, recipe.head_dropout, recipe.head_max_norm)

@@ -26,6 +26,7 @@ from heedful.tasks.preparation import (
     save_vectors,
     write_run,
 )
+from heedful.tasks.teaching import teacher_of
 from heedful.tasks.texts.examples import Examples, check_labels
 from heedful.tasks.texts.part import part_of
 from heedful.tasks.texts.recipe import EncoderRecipe, TextRecipe
@@ -116,6 +117,9 @@ def _vocabulary(
 ) -> SavedVocabulary:
     if start is not None:
         return as_text_run(start.run).vocabulary()
+    teacher = teacher_of(recipe)
+    if teacher is not None:
+        return as_text_run(teacher).vocabulary()
 
     def texts() -> Iterable[str]:
         for examples in sources.values():

@@ -2,18 +2,26 @@
 
 import torch
 
+from heedful.basics.errors import UserError
 from heedful.basics.notices import once
 from heedful.inference.translator import Translator
 from heedful.models import PairModel
-from heedful.tasks.pairs.building import loss_terms, search_options, train_batches
+from heedful.tasks.pairs.building import (
+    load_pair_model,
+    loss_terms,
+    search_options,
+    train_batches,
+)
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.pairs.run import PairRun
+from heedful.tasks.teaching import with_objectives
 from heedful.tasks.translation.training import TranslationTask
+from heedful.training.protocol import Task
 
 
 def build_task(
     run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
-) -> TranslationTask:
+) -> Task:
     """The task for the training loop.
 
     Args:
@@ -24,8 +32,13 @@ def build_task(
         device: where to compute.
         precision: precision of matrix products in training.
     """
+    if training.compares_outputs and type(model).losses is not PairModel.losses:
+        raise UserError(
+            f"model.kind = '{run.recipe.model.kind}' does not predict from logits; leave out "
+            "training.teacher and training.consistency"
+        )
     evaluation = run.recipe.evaluation
-    return TranslationTask(
+    task = TranslationTask(
         model,
         train_batches(run, training),
         run.pairs("validation"),
@@ -45,3 +58,4 @@ def build_task(
         validation_pairs=evaluation.validation_pairs,
         samples=evaluation.samples,
     )
+    return with_objectives(task, training, run, lambda other: load_pair_model(other).to(device))
