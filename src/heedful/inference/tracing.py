@@ -91,7 +91,7 @@ def trace_model(
         with observed(run):
             run.decision = decision = decide()
         maps = _watched(axes_of, seen)
-    own = getattr(model, "axis_labels", dict)()
+    own: Mapping[str, list[str]] = getattr(model, "axis_labels", dict)()
     labelled = {name: Axis("labels", labels) for name, labels in own.items()}
     axes = _axes(maps, {**labelled, **described.axes})
     made = make_trace(

@@ -18,8 +18,15 @@ from heedful.training.protocol import Task
 class Objectives(Protocol):
     """The training settings that compare two outputs for a batch."""
 
-    teacher: TeacherSettings | None
-    consistency: float
+    @property
+    def teacher(self) -> TeacherSettings | None:
+        """The run to distil."""
+        ...
+
+    @property
+    def consistency(self) -> float:
+        """α of R-Drop."""
+        ...
 
 
 def with_objectives(
