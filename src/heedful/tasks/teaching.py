@@ -19,10 +19,14 @@ class Objectives(Protocol):
     """The training settings that compare two outputs for a batch."""
 
     @property
-    def teacher(self) -> TeacherSettings | None: ...
+    def teacher(self) -> TeacherSettings | None:
+        """The run to distil."""
+        ...
 
     @property
-    def consistency(self) -> float: ...
+    def consistency(self) -> float:
+        """α of R-Drop."""
+        ...
 
 
 def with_objectives(
