@@ -14,7 +14,7 @@ from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import save_vocabulary
 from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
-from heedful.interop.texts import ImportedText, read_bert, read_gpt
+from heedful.interop.texts import ImportedText, read_bert, read_gpt, read_llama
 from heedful.interop.translators import read_marian
 from heedful.runs.checkpoints import folder_of, save_checkpoint
 from heedful.runs.manifest import write_facts, write_recipe
@@ -127,10 +127,17 @@ def _read_gpt(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
     return _of_text(read_gpt(folder, config))
 
 
+def _read_llama(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_text(read_llama(folder, config))
+
+
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
     "bert": _read_bert,
     "gpt2": _read_gpt,
+    "llama": _read_llama,
     "marian": _read_marian,
+    "mistral": _read_llama,
+    "qwen2": _read_llama,
 }
 """``model_type`` of ``config.json`` → function that reads a folder; its last argument: pairs."""
 

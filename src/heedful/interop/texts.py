@@ -1,4 +1,4 @@
-"""Converts BERT and GPT-2 models to runs, and runs to such models."""
+"""Converts BERT models and language models to runs, and runs to such models."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from heedful.data.vocabularies import SavedVocabulary, VocabularySettings
 from heedful.interop.exported import GENERATION, Exported, as_json
 from heedful.interop.fields import MOST_ROWS, Fields
 from heedful.interop.folder import CONFIG, read_weights
-from heedful.interop.layouts import bert, gpt
+from heedful.interop.layouts import bert, gpt, llama
 from heedful.interop.layouts.bert import BertShape
 from heedful.interop.layouts.entries import Places
 from heedful.interop.own_vocabularies import tokeniser_files
@@ -135,6 +135,26 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
     settings = gpt.settings_of(config, f"{where}/{CONFIG}")
     vocabulary = _vocabulary(folder, config)
     weights = gpt.import_tensors(read_weights(folder), settings, vocabulary.places, where)
+    return _language_model(where, settings, vocabulary, weights)
+
+
+def read_llama(folder: Path, config: dict[str, Any]) -> ImportedText:
+    """The recipe, vocabulary and weights of a Llama, Mistral or Qwen 2.
+
+    Raises:
+        UserError: as for :func:`read_gpt`.
+    """
+    where = str(folder)
+    vocabulary = _vocabulary(folder, config)
+    begin = vocabulary.places[BEGIN] is not None
+    settings = llama.settings_of(config, f"{where}/{CONFIG}", begin=begin)
+    weights = llama.import_tensors(read_weights(folder), settings, vocabulary.places, where)
+    return _language_model(where, settings, vocabulary, weights)
+
+
+def _language_model(
+    where: str, settings: GptSettings, vocabulary: ImportedVocabulary, weights: dict[str, Tensor]
+) -> ImportedText:
     recipe = LanguageRecipe(
         data=DocumentData(train=[where]),
         tokeniser=_vocabulary_settings(vocabulary),
@@ -198,7 +218,7 @@ def _renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[st
 
 
 def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
-    """Export a language model's run as a GPT-2.
+    """Export a language model's run: as a GPT-2; with RMS norm as a Llama, Mistral or Qwen 2.
 
     Args:
         run: the run, whose model is a ``gpt``.
@@ -209,25 +229,33 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
         UserError: the layout does not support the model; the message gives the reason.
     """
     settings = cast(GptSettings, cast(LanguageRecipe, run.recipe).model)
+    layout = llama if settings.norm == "rms" else gpt
+    imported = (run.facts.get("imported") or {}).get("layout")
     try:
-        config = gpt.config_of(settings)
+        config = gpt.config_of(settings) if layout is gpt else llama.config_of(settings, imported)
     except UserError as error:
         raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
     vocabulary = run.vocabulary()
     places, special = _places(vocabulary)
     end = special[END]
+    begin = special[BEGIN] if settings.begin else end
     config |= {
         "vocab_size": count_rows(places),
-        "bos_token_id": end,
+        "bos_token_id": begin,
         "eos_token_id": end,
         "pad_token_id": special[PAD],
     }
     files = _tokeniser_files(run, vocabulary, settings.max_length, around=False)
+    if config["model_type"] == "qwen2" and not isinstance(vocabulary, ImportedVocabulary):
+        notice(
+            f"{run.path}: AutoTokenizer uses Qwen 2's own rules for this layout, not these; load "
+            "the tokeniser with PreTrainedTokenizerFast.from_pretrained"
+        )
     never = [[row] for row in special[:END] if row is not None]
-    generation: dict[str, Any] = {"bos_token_id": end, "eos_token_id": end}
+    generation: dict[str, Any] = {"bos_token_id": begin, "eos_token_id": end}
     generation |= {"bad_words_ids": never} if never else {}
     files[GENERATION] = as_json(generation)
-    return Exported(config, gpt.export_tensors(weights, settings, places), files)
+    return Exported(config, layout.export_tensors(weights, settings, places), files)
 
 
 def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:

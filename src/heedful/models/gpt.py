@@ -3,7 +3,9 @@
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training" (GPT-1, norms
 after each sublayer), and Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"
 (GPT-2, section 2.3: norms before each sublayer and after the last). With their vocabularies GPT-1
-has 116,534,784 parameters and the smallest GPT-2 124,439,808.
+has 116,534,784 parameters and the smallest GPT-2 124,439,808. With rotary positions, RMS norm, a
+gated feed-forward network and no biases it is the decoder of Touvron et al. 2023, "LLaMA: Open and
+Efficient Foundation Language Models", section 2.2.
 Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
 """
 
@@ -18,10 +20,17 @@ from heedful.attention.masks import causal
 from heedful.attention.positions import PositionSettings
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.symbols import PAD
+from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
-from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, layer_caches
+from heedful.layers.transformer import (
+    Activation,
+    BlockOptions,
+    EncoderLayer,
+    Norm,
+    build_norm,
+    layer_caches,
+)
 from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.registry import LanguageSettings, register_model
@@ -73,11 +82,16 @@ class GptSettings(LanguageSettings):
     activation: Activation = "gelu-tanh"
     bias: bool = True
     """Whether linear maps and layer norms have a bias."""
+    norm: Norm = "layer"
+    gated: bool = False
+    """Whether the feed-forward network has a gate."""
     norm_epsilon: float = Field(1e-5, gt=0)
     tied_embeddings: bool = True
     """Whether the output matrix is the token embedding."""
     output_bias: bool = False
     """Whether logits have a fixed bias that is not trained; zeros unless loaded."""
+    begin: bool = False
+    """Whether the model reads BEGIN, instead of END, where a document begins."""
     attention: PartAttentionSettings = PartAttentionSettings()
 
     @model_validator(mode="before")
@@ -114,6 +128,8 @@ class GptSettings(LanguageSettings):
             activation=self.activation,
             norm_epsilon=self.norm_epsilon,
             bias=self.bias,
+            norm=self.norm,
+            gated=self.gated,
         )
 
 
@@ -141,9 +157,14 @@ class GptEmbeddings(nn.Module):
         self.tokens = nn.Embedding(vocabulary, settings.hidden_size, padding_idx=PAD)
         self.positions = settings.positions.build_added(settings.hidden_size, settings.max_length)
         self.dropout = Dropout(settings.dropout)
+        self.begin = settings.begin
+
+    def symbols(self, tokens: Tensor) -> Tensor:
+        """The tokens that are read, with one symbol for the beginning of a document."""
+        return tokens.masked_fill(tokens == END, BEGIN) if self.begin else boundary(tokens)
 
     def forward(self, tokens: Tensor, first: int) -> Tensor:
-        embedded = self.positions(self.tokens(boundary(tokens)), first)
+        embedded = self.positions(self.tokens(self.symbols(tokens)), first)
         result: Tensor = self.dropout(embedded)
         return result
 
@@ -170,18 +191,17 @@ class Gpt(LanguageModel):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        dim = settings.hidden_size
         self.embeddings = GptEmbeddings(settings, vocabulary)
         self.layers = nn.ModuleList(
             EncoderLayer(settings.blocks, own, causal=True, number=number)
             for number, own in enumerate(settings.attention_of_layers(), 1)
         )
-        self.norm = (
-            nn.LayerNorm(dim, eps=settings.norm_epsilon, bias=settings.bias)
-            if settings.pre_norm
-            else nn.Identity()
+        self.norm = build_norm(settings.blocks) if settings.pre_norm else nn.Identity()
+        self.output = (
+            None
+            if settings.tied_embeddings
+            else nn.Linear(settings.hidden_size, vocabulary, bias=False)
         )
-        self.output = None if settings.tied_embeddings else nn.Linear(dim, vocabulary, bias=False)
         bias = torch.zeros(vocabulary) if settings.output_bias else None
         self.register_buffer("bias", bias)
         self._reset()

@@ -83,7 +83,8 @@ def config_of(settings: GptSettings) -> dict[str, Any]:
     Raises:
         UserError: the layout does not support a setting; the message has its name.
     """
-    wanted = {"pre_norm": "true", "bias": "true", "positions": "learned"}
+    wanted = {"pre_norm": "true", "bias": "true", "norm": "layer", "gated": "false"}
+    wanted |= {"begin": "false", "positions": "learned"}
     for name, value in wanted.items():
         has = str(getattr(settings, name)).lower()
         if has != value:
