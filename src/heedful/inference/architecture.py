@@ -227,7 +227,8 @@ def _kind(
     for kind, of in (
         ("embedding", nn.Embedding),
         ("recurrent", nn.RNNBase),
-        ("norm", (nn.LayerNorm, nn.RMSNorm)),
+        ("norm", nn.LayerNorm),
+        ("norm", nn.RMSNorm),
         ("linear", nn.Linear),
     ):
         if isinstance(part, of) or (kind == "recurrent" and _contains(part, of)):

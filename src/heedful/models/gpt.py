@@ -50,8 +50,30 @@ SIZES: dict[str, dict[str, Any]] = {
     "medium": {"layers": 24, "hidden_size": 1024, "ffn_size": 4096, "heads": 16},
     "large": {"layers": 36, "hidden_size": 1280, "ffn_size": 5120, "heads": 20},
     "xl": {"layers": 48, "hidden_size": 1600, "ffn_size": 6400, "heads": 25},
+    **{
+        f"gpt3-{name}": {
+            "layers": layers,
+            "hidden_size": dim,
+            "ffn_size": 4 * dim,
+            "heads": heads,
+            "max_length": 2048,
+        }
+        for name, layers, dim, heads in (
+            ("small", 12, 768, 12),
+            ("medium", 24, 1024, 16),
+            ("large", 24, 1536, 16),
+            ("xl", 24, 2048, 16),
+            ("2.7b", 32, 2560, 32),
+            ("6.7b", 32, 4096, 32),
+            ("13b", 40, 5120, 40),
+            ("175b", 96, 12288, 96),
+        )
+    },
 }
-"""Small to xl are GPT-2's (Radford et al. 2019, table 2)."""
+"""Small to xl are GPT-2's (Radford et al. 2019, table 2), the last eight GPT-3's (Brown et al.
+2020, table 2.1). That table has 24 heads of 128 for the width 2,048, and the width 5,140 for 40
+heads of 128; 16 heads and 5,120 give the numbers of parameters of its table D.1. Every second layer
+of GPT-3 has windows, which these sizes do not set."""
 
 _STD = 0.02
 
@@ -65,7 +87,25 @@ class GptSettings(LanguageSettings):
         "tied": "tied_embeddings",
     }
     kind: Literal["gpt"] = "gpt"
-    size: Literal["tiny", "gpt-1", "small", "medium", "large", "xl"] | None = None
+    size: (
+        Literal[
+            "tiny",
+            "gpt-1",
+            "small",
+            "medium",
+            "large",
+            "xl",
+            "gpt3-small",
+            "gpt3-medium",
+            "gpt3-large",
+            "gpt3-xl",
+            "gpt3-2.7b",
+            "gpt3-6.7b",
+            "gpt3-13b",
+            "gpt3-175b",
+        ]
+        | None
+    ) = None
     layers: int = Field(ge=1, le=MOST_LAYERS)
     hidden_size: int = Field(ge=1, le=MOST_WIDTH)
     ffn_size: int = Field(ge=1, le=MOST_WIDTH)

@@ -25,8 +25,31 @@ from heedful.interop.layouts.entries import (
     to_heedful,
 )
 from heedful.interop.layouts.plain_attention import refuse_mechanisms
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.bert import BertSettings
 
+IMPORTED = (
+    ImportRow(
+        ("bert",),
+        ("BertForPreTraining", "BertForMaskedLM"),
+        "masked",
+        "`heedful fill`, `--start-from`",
+    ),
+    ImportRow(
+        ("bert",),
+        ("BertModel", "BertForNextSentencePrediction"),
+        "masked, with a new head (a notice says so)",
+        "`--start-from`",
+    ),
+    ImportRow(
+        ("bert",),
+        ("BertForSequenceClassification",),
+        "classification",
+        "`heedful classify`; `--pairs` for pairs of texts",
+    ),
+    ImportRow(("bert",), ("BertForTokenClassification",), "tagging", "`heedful tag`"),
+)
+EXPORTED = (ExportRow("bert", 'BERT (`"bert"`)', "by its head, as in the table above", "none"),)
 HEADS = ("masked", "next_sentence", "classification", "tagging")
 """The heads that the layout supports, by task."""
 

@@ -25,8 +25,26 @@ from heedful.interop.layouts.entries import (
     to_heedful,
 )
 from heedful.interop.layouts.plain_attention import refuse_mechanisms
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.gpt import GptSettings
 
+IMPORTED = (
+    ImportRow(
+        ("gpt2",),
+        ("GPT2LMHeadModel", "GPT2Model"),
+        "language-model",
+        "`heedful generate`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "gpt",
+        'GPT (`"gpt"`)',
+        "`GPT2LMHeadModel`",
+        '`norm = "layer"`, `gated = false`, `pre_norm = true`, `positions = "learned"`, '
+        "`bias = true`; tied or not",
+    ),
+)
 _MASKS = re.compile(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)")
 """Causal masks, which older files contain."""
 _PREFIX = "transformer."

@@ -31,6 +31,7 @@ from heedful.interop.layouts.entries import (
     to_heedful,
 )
 from heedful.interop.layouts.plain_attention import refuse_mechanisms
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.attention_settings import LayerAttentionSettings, PartAttentionSettings
 from heedful.models.gpt import GptSettings
 
@@ -40,6 +41,24 @@ CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
 }
 """``model_type`` → class of transformers."""
+IMPORTED = (
+    ImportRow(
+        tuple(CLASSES),
+        tuple(CLASSES.values()),
+        "language-model",
+        "`heedful generate`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "gpt",
+        'GPT with `norm = "rms"`',
+        "`LlamaForCausalLM`; `MistralForCausalLM` with a window; `Qwen2ForCausalLM` with biases of "
+        "queries, keys and values",
+        '`gated = true`, `pre_norm = true`, `positions = "rotary"`, with `length_scale` or the '
+        "scaling `llama3`; any `key_value_heads`; tied or not",
+    ),
+)
 _DEFAULTS: Mapping[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {
