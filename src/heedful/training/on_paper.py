@@ -69,7 +69,7 @@ class _FusedAttention(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is F.scaled_dot_product_attention:
-            return _Fused.apply(*args[:3])
+            return _Fused.apply(*args[:3])  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
@@ -157,7 +157,7 @@ def step_cost(model: nn.Module, loss: Callable[[], Tensor], *, device: str = "me
         with torch.device(device), _FusedAttention(), keeping:
             found = loss()
         forward = counter.get_total_flops()
-        found.backward()  # type: ignore[no-untyped-call]
+        found.backward()
         backward = counter.get_total_flops() - forward
     repeated = sum(ledger.operations)
     return StepCost(forward, backward, repeated, ledger.saved(), ledger.checkpointed())
