@@ -2,7 +2,9 @@
 
 Vaswani et al. 2017, "Attention Is All You Need", section 3.1 and 3.3. Post-norm as there,
 ``norm(x + sublayer(x))``; pre-norm, ``x + sublayer(norm(x))``, trains without warm-up when deep
-(Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture").
+(Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture"). RMS norm: Zhang,
+Sennrich 2019, "Root Mean Square Layer Normalization", equation 4. Gated feed-forward networks:
+Shazeer 2020, "GLU Variants Improve Transformer", section 2.
 Shapes: B batch, L positions, D width.
 """
 
@@ -21,6 +23,7 @@ from heedful.layers.caches import Cache, LayerCaches, SumCache
 from heedful.layers.dropout import Dropout
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
+Norm = Literal["layer", "rms"]
 
 
 def activate(hidden: Tensor, activation: Activation) -> Tensor:
@@ -49,33 +52,57 @@ class BlockOptions(NamedTuple):
     activation: Activation = "relu"
     norm_epsilon: float = 1e-5
     bias: bool = True
+    norm: Norm = "layer"
+    gated: bool = False
+    """Whether the feed-forward network has a gate."""
+
+
+def build_norm(options: BlockOptions) -> nn.Module:
+    """The norm of vectors ``[.., D]``: ``g ⊙ (x − mean(x)) / √(var(x) + ε) + b``, or RMS norm,
+    ``g ⊙ x / √(mean(x²) + ε)``."""
+    if options.norm == "rms":
+        return nn.RMSNorm(options.dim, eps=options.norm_epsilon)
+    return nn.LayerNorm(options.dim, eps=options.norm_epsilon, bias=options.bias)
 
 
 class FeedForward(nn.Module):
-    """``W₂ φ(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3, φ = ReLU)."""
+    """``W₂ φ(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3, φ = ReLU).
+
+    With a gate, ``W₂ (φ(W h + b) ⊙ (W₁ h + b₁)) + b₂`` (Shazeer 2020, equation 6).
+    """
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
         self.expand = nn.Linear(options.dim, options.inner, bias=options.bias)
         self.contract = nn.Linear(options.inner, options.dim, bias=options.bias)
+        self.gate = (
+            nn.Linear(options.dim, options.inner, bias=options.bias) if options.gated else None
+        )
         self.dropout = Dropout(options.inner_dropout)
         self.activation: Activation = options.activation
-        for part in (self.expand, self.contract):
+        for part in (self.expand, self.contract, self.gate):
+            if part is None:
+                continue
             nn.init.xavier_uniform_(part.weight)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        result: Tensor = self.contract(self.dropout(activate(self.expand(hidden), self.activation)))
+        inner: Tensor = self.expand(hidden)
+        if self.gate is None:
+            inner = activate(inner, self.activation)
+        else:
+            inner = activate(self.gate(hidden), self.activation) * inner
+        result: Tensor = self.contract(self.dropout(inner))
         return result
 
 
 class Residual(nn.Module):
-    """The wrapper of a sublayer: residual connection, layer norm, dropout on its output."""
+    """The wrapper of a sublayer: residual connection, norm, dropout on its output."""
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(options.dim, eps=options.norm_epsilon, bias=options.bias)
+        self.norm = build_norm(options)
         self.dropout = Dropout(options.dropout)
         self.pre_norm = options.pre_norm
 

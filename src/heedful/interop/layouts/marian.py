@@ -28,8 +28,27 @@ from heedful.interop.layouts.entries import (
     to_heedful,
 )
 from heedful.interop.layouts.plain_attention import refuse_mechanisms
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.transformer import TransformerSettings
 
+IMPORTED = (
+    ImportRow(
+        ("marian",),
+        ("MarianMTModel",),
+        "translation",
+        "`heedful translate`, `view`, `serve`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "marian",
+        'Transformer (`model.kind = "transformer"`)',
+        "`MarianMTModel`",
+        'post-norm (`pre_norm = false`), `positions = "sinusoidal"`, `attention.score = '
+        '"scaled-dot"`, `attention.normalizer = "softmax"`; any `tied_embeddings`; embeddings '
+        "shared or not",
+    ),
+)
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 _ELSEWHERE = """
 vocab_size decoder_vocab_size pad_token_id eos_token_id bos_token_id decoder_start_token_id

@@ -1,6 +1,6 @@
 """The attention that files of other libraries can express: softmax of scaled dot products."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.errors import UserError
@@ -15,32 +15,42 @@ _PLAIN = {
     "query_key_norm": "none",
     "mixing": "none",
     "gate": "none",
+    "bias": "all",
 }
 
 
-def refuse_mechanisms(layers: Iterable[AttentionSettings], heads: int, dropout: float) -> None:
+def refuse_mechanisms(
+    layers: Iterable[AttentionSettings],
+    heads: int,
+    dropout: float,
+    *,
+    supported: Collection[str] = (),
+) -> None:
     """Raise UserError if a layer has other attention than the model's table ``[model]`` says.
 
     Args:
         layers: the settings of the layers of one part of the model.
         heads: ``model.heads``, or that of the decoder.
         dropout: ``model.attention_dropout``.
+        supported: settings of which the layout supports other values, too.
     """
     for one in layers:
         for key, plain in _PLAIN.items():
             own = getattr(one, key)
-            if own is not None and str(own) != plain:
+            if key not in supported and own is not None and str(own) != plain:
                 raise UserError(
                     f"model.attention.{key} = '{own}': exports support {plain} only; train with "
                     f"--set model.attention.{key}={plain}"
                 )
         for key, usual in (("heads", heads), ("key_value_heads", heads), ("dropout", dropout)):
             own = getattr(one, key)
-            if own not in (None, usual):
+            if key not in supported and own not in (None, usual):
                 raise UserError(
                     f"model.attention.{key} = {own}: exports support {usual} in all layers only, "
                     "as the table [model] says"
                 )
+        if "positions" in supported:
+            continue
         if one.positions is not None and one.positions.name != "none":
             raise UserError(
                 f"model.attention.positions = '{one.positions}': exports support positions that "
