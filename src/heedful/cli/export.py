@@ -69,6 +69,31 @@ def ctranslate2(
     print(f"{written}: for heedful translate --engine ctranslate2, and for CTranslate2")
 
 
+@app.command(no_args_is_help=True)
+def onnx(
+    run: Annotated[Path, typer.Argument(help="The run of a BERT or a Transformer.")],
+    out: Annotated[Path, typer.Option("--out", help="The new folder to write.")],
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="best, last, average or a step; default: the run's."),
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", help="Which head to export from a multi-task run."),
+    ] = None,
+) -> None:
+    """Export an encoder or a translator as ONNX graphs, which any ONNX runtime computes.
+
+    Example:
+
+        heedful export onnx runs/mood --out mood-onnx
+    """
+    from heedful.interop.onnx_folders import export_onnx
+
+    written = export_onnx(run, out, checkpoint=checkpoint, head=head)
+    print(f"{written}: ONNX graphs, the tokeniser, and onnx.json, which describes them")
+
+
 def register(parent: typer.Typer) -> None:
     """Add the command."""
     parent.add_typer(app, name="export")

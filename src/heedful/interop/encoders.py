@@ -205,7 +205,7 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
         settings, own = replaced.generator(settings), _generator_weights(weights)
         heads, labels = {_MASKED: 0}, []
     else:
-        name = _chosen_head(run, recipe, head)
+        name = chosen_head(run, recipe, head)
         task: str = recipe.heads()[name].task
         labels = run.labels(name) if task not in (_MASKED, _REPLACED) else []
         heads = {task: len(labels)} | _heads_of_pairs(recipe, name)
@@ -268,7 +268,12 @@ def _generator_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return own
 
 
-def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
+def chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
+    """The head to export: the one that is named, or the only one.
+
+    Raises:
+        UserError: there is no such head, or there are several and none is named.
+    """
     names = list(recipe.heads())
     if head is None and len(names) == 1:
         return names[0]

@@ -9,6 +9,8 @@ from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.recipe import MaskedRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -69,6 +71,10 @@ class Masked(HeadSpec):
 
         recipe: Any = head.run.recipe
         return score_masked(head.name, head.predictor(), head.examples, recipe, self.falling)
+
+    def outputs(self, head: "nn.Module", encoded: Any) -> "Tensor":
+        found: Tensor = head(encoded.states)
+        return found
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.masked.command import Fill, run

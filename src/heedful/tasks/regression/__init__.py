@@ -56,10 +56,12 @@ class Regression(HeadSpec):
         return load_reader(Regressor, self.name, run, **how)
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
-        facts = run.facts["sets"][head]
         pairs = len(run.recipe.parts()[head].data.text) == 2
-        scale = {key: float(facts[key]) for key in ("mean", "deviation")}
-        return {"head": head, "pairs": pairs, **scale}
+        return {"head": head, "pairs": pairs, **self.facts_of_outputs(run, head)}
+
+    def facts_of_outputs(self, run: "TextRun", head: str) -> dict[str, Any]:
+        facts = run.facts["sets"][head]
+        return {key: float(facts[key]) for key in ("mean", "deviation")}
 
     def input_type(self) -> Any:
         return StrictStr | Pair

@@ -215,7 +215,10 @@ class EncoderSpec(TextSpec):
 
     family = "encoder"
     starts = frozenset({"encoder", "language"})
-    exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"bert": "bert", "xlnet": "xlnet"}}
+    exporters: Mapping[str, Mapping[str, str]] = {
+        "huggingface": {"bert": "bert", "xlnet": "xlnet"},
+        "onnx": {"bert": "encoder"},
+    }
 
     def tables_from(self, run: "Run") -> dict[str, Any]:
         tables = super().tables_from(run)
@@ -270,6 +273,20 @@ class HeadSpec(EncoderSpec):
     ) -> "dict[str, nn.Module]":
         """The modules of the head."""
         return dict(self.head_module().layers(name, settings, encoder, labels, recipe))
+
+    def outputs(self, head: "nn.Module", encoded: Any) -> "Tensor":
+        """The outputs of the head for all rows, or for all tokens, for exports.
+
+        Args:
+            head: the module of the head.
+            encoded: the :class:`~heedful.models.encoders.Encoded` output of the encoder.
+        """
+        found: Tensor = head(encoded)
+        return found
+
+    def facts_of_outputs(self, run: "TextRun", head: str) -> dict[str, Any]:
+        """What a reader of the outputs needs to know besides the labels, as JSON."""
+        return {}
 
     def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
         """The task for the training loop."""

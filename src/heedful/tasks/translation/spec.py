@@ -22,6 +22,7 @@ class TextToTextSpec(PairSpec):
     exporters: Mapping[str, Mapping[str, str]] = {
         "huggingface": {"transformer": "marian"},
         "ctranslate2": {"transformer": "transformer"},
+        "onnx": {"transformer": "translator"},
     }
     panel = Panel("translate", "Translate", takes_second=False)
     listing = "models"
