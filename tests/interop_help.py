@@ -9,7 +9,7 @@ import sentencepiece
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
-from tokenizers.models import BPE, WordPiece
+from tokenizers.models import BPE, Unigram, WordPiece
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",
@@ -194,3 +194,83 @@ def marian_folder(folder: Path, *, separate: bool = False, **options: Any) -> An
     model = randomise(transformers.MarianMTModel(config))
     model.save_pretrained(folder)
     return model
+
+
+def save_t5_tokeniser(folder: Path, size: int = 120) -> int:
+    """Write a T5 tokeniser as transformers does; returns the number of its tokens."""
+    tokenizer = Tokenizer(Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size,
+        special_tokens=["<pad>", "</s>", "<unk>"],
+        unk_token="<unk>",
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
+    sentinels = [(f"<extra_id_{number}>", 0.0) for number in (4, 3, 2, 1, 0)]
+    vocabulary = [tuple(piece) for piece in pieces] + sentinels
+    made = transformers.T5Tokenizer(
+        vocab=vocabulary, extra_ids=5, _spm_precompiled_charsmap=nfkc_charsmap(folder)
+    )
+    made.save_pretrained(folder)
+    return len(vocabulary)
+
+
+def nfkc_charsmap(folder: Path) -> bytes:
+    """The table of characters of a sentencepiece model that was trained with NFKC."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_prefix=str(folder / "nfkc"),
+        vocab_size=60,
+        normalization_rule_name="nmt_nfkc",
+        minloglevel=3,
+    )
+    model = (folder / "nfkc.model").read_bytes()
+    (folder / "nfkc.model").unlink()
+    (folder / "nfkc.vocab").unlink()
+    # In the file's format (protobuf): field 2 of field 3.
+    return _field(_field(model, 3), 2)
+
+
+def _field(message: bytes, number: int) -> bytes:
+    """The first field of this number with bytes in a message of protobuf."""
+    place = 0
+
+    def integer() -> int:
+        nonlocal place
+        found = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            found |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return found
+
+    while place < len(message):
+        tag = integer()
+        kind = tag & 7
+        size = integer() if kind in (0, 2) else {1: 8, 5: 4}[kind]
+        if kind == 2 and tag >> 3 == number:
+            return message[place : place + size]
+        place += size if kind != 0 else 0
+    raise KeyError(number)
+
+
+def save_bart_tokeniser(folder: Path, size: int = 300) -> int:
+    """Write a BART tokeniser as transformers does; returns the number of its tokens."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    vocabulary = model["vocab"] | {"<mask>": len(model["vocab"])}
+    merges = [tuple(pair) for pair in model["merges"]]
+    transformers.BartTokenizer(vocab=vocabulary, merges=merges).save_pretrained(folder)
+    return len(vocabulary)

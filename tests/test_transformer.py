@@ -122,11 +122,10 @@ def test_it_computes_what_torchs_transformer_computes() -> None:
         _copy_layer(ours, theirs)
     source = source_of([[5, 6, 7, 3], [8, 9, 3]])
     target_in = torch.tensor([[BEGIN, 4, 9], [BEGIN, 12, 13]])
-    embed = lambda tokens, table, positions: model._embed(tokens, table, positions)  # noqa: E731
     padding_mask = source.tokens == PAD
     theirs = peer(
-        embed(source.tokens, model.source_embedding, model.source_positions),
-        embed(target_in, model.target_embedding, model.target_positions),
+        model._embed_source(source.tokens),
+        model._embed_target(target_in),
         tgt_mask=torch.nn.Transformer.generate_square_subsequent_mask(3).isinf(),
         src_key_padding_mask=padding_mask,
         memory_key_padding_mask=padding_mask,

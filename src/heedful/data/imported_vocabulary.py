@@ -1,10 +1,11 @@
-"""Imported vocabularies: WordPiece and byte-level BPE of other libraries.
+"""Imported vocabularies: WordPiece, byte-level BPE and Unigram of other libraries.
 
 Symbols are reordered: PAD, UNKNOWN, BEGIN, END and the mask come first, all others keep their
 order. The tokeniser's files are stored byte for byte, so that they can be exported. `tokenizers`
 does the encoding.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
 from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
-from heedful.data.subwords import refuse_surrogates
+from heedful.data.subwords import MARKER, refuse_surrogates
 from heedful.data.tokeniser import words_of_spans
 from heedful.data.tokeniser_files import FILES, family_of, hash_of, read_kept, read_tokenizer
 from heedful.data.vocabularies import FORMAT, INDEX
@@ -141,7 +142,7 @@ class ImportedVocabulary:
         store spaces around punctuation: decoding puts one before each word and mark.
         """
         text = b"".join(self._spans[int(token)] for token in tokens).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self.family == "wordpiece" else text
+        return text if self.family == "bytes" else text.removeprefix(" ")
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """Decode several sequences of tokens."""
@@ -151,7 +152,7 @@ class ImportedVocabulary:
         """A readable form of each token; in byte-level BPE, ``␣`` is a space."""
         return [
             self._pieces[token]
-            if self.family == "wordpiece" or not self._spans[token] or token <= END
+            if self.family != "bytes" or not self._spans[token] or token <= END
             else readable(self._spans[token])
             for token in map(int, tokens)
         ]
@@ -215,6 +216,10 @@ class ImportedVocabulary:
             return b""
         if self.family == "wordpiece":
             return (piece[2:] if piece.startswith("##") else f" {piece}").encode()
+        if self.family == "unigram":
+            if _BYTE.fullmatch(piece):
+                return bytes([int(piece[3:5], 16)])
+            return piece.replace(MARKER, " ").encode()
         letters = _LETTERS
         added = self.places[symbol] in self._added  # written as it is, not letter by letter
         if not added and all(letter in letters for letter in piece):
@@ -223,3 +228,4 @@ class ImportedVocabulary:
 
 
 _LETTERS = bytes_of_letters()
+_BYTE = re.compile("<0x[0-9A-F]{2}>")

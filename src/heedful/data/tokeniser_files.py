@@ -27,7 +27,11 @@ FILES = (
 )
 """Files of a tokeniser that are kept if they exist."""
 
-_ROLES = {"wordpiece": ("pad", "unk", "cls", "sep", "mask"), "bytes": ("pad", "unk", "bos", "eos")}
+_ROLES = {
+    "wordpiece": ("pad", "unk", "cls", "sep", "mask"),
+    "bytes": ("pad", "unk", "bos", "eos"),
+    "unigram": ("pad", "unk", "bos", "eos"),
+}
 _SWITCHES = (
     "do_lower_case",
     "tokenize_chinese_chars",
@@ -40,6 +44,7 @@ _ADDING = ("add_bos_token", "add_eos_token")
 _NAMES = {
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "bytes": (None, None, None, "<|endoftext|>"),
+    "unigram": ("<pad>", "<unk>", None, "</s>"),
 }
 
 
@@ -99,7 +104,7 @@ def _read(files: Mapping[str, bytes], where: str) -> Tokenizer:
 
 
 def family_of(tokenizer: Tokenizer, where: str) -> str:
-    """``wordpiece`` or ``bytes``.
+    """``wordpiece``, ``bytes`` or ``unigram``.
 
     Raises:
         UserError: the tokeniser is of another kind.
@@ -110,8 +115,11 @@ def family_of(tokenizer: Tokenizer, where: str) -> str:
         return "wordpiece"
     if model == "BPE" and "ByteLevel" in json.dumps([described["pre_tokenizer"]]):
         return "bytes"
+    if model == "Unigram" and "Metaspace" in json.dumps([described["pre_tokenizer"]]):
+        return "unigram"
     raise UserError(
-        f"{where}: a tokeniser of kind '{model}'; WordPiece and byte-level BPE are supported"
+        f"{where}: a tokeniser of kind '{model}'; WordPiece, byte-level BPE, and Unigram with "
+        "Metaspace are supported"
     )
 
 

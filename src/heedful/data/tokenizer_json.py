@@ -5,6 +5,8 @@ panic, and chains of replacements that make a text exponentially longer. Therefo
 linear time and memory are supported.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +21,7 @@ _NORMALIZERS = frozenset(
 _PRE_TOKENIZERS = frozenset(
     {
         *("BertPreTokenizer", "ByteLevel", "Whitespace", "WhitespaceSplit", "Punctuation"),
-        *("Digits", "UnicodeScripts", "CharDelimiterSplit"),
+        *("Digits", "UnicodeScripts", "CharDelimiterSplit", "Metaspace"),
     }
 )
 _PATTERNS = frozenset(
@@ -32,6 +34,10 @@ _PATTERNS = frozenset(
     }
 )
 """The regular expressions of GPT-2, Llama 3 and Qwen 2, which take linear time."""
+_REPLACED = frozenset({r"\n", r" {2,}"})
+"""The regular expressions that a replacement by a space may have, as in Pegasus."""
+_LONGEST_MAPPED = 256
+"""Maximum bytes that one character is mapped to; NFKC has 33 at most."""
 _MOST_STEPS = 16
 _MOST_ADDED = 10_000
 _LONGEST_ADDED = 1_000
@@ -74,12 +80,17 @@ def check_vocabulary(vocabulary: Any, where: str) -> None:
 
 
 def _check_model(model: Mapping[str, Any], where: str) -> None:
-    if model.get("type", "BPE") not in ("BPE", "WordPiece"):
+    if model.get("type", "BPE") not in ("BPE", "WordPiece", "Unigram"):
         raise UserError(
-            f"{where}: a tokeniser of kind '{model['type']}'; WordPiece and byte-level BPE are "
-            "supported"
+            f"{where}: a tokeniser of kind '{model['type']}'; WordPiece, byte-level BPE and "
+            "Unigram are supported"
         )
-    check_vocabulary(model.get("vocab"), where)
+    pieces = model.get("vocab")
+    if model.get("type") == "Unigram" and isinstance(pieces, list):
+        if not all(isinstance(one, list) and len(one) == 2 for one in pieces):
+            raise UserError(f"{where}: a piece has no score; the file is damaged")
+        pieces = {str(piece): number for number, (piece, _) in enumerate(pieces)}
+    check_vocabulary(pieces, where)
     merges = model.get("merges") or []
     if not isinstance(merges, list) or len(merges) > 2 * MOST_SYMBOLS:
         raise UserError(f"{where}: the list of merges is missing or too long; the file is damaged")
@@ -119,6 +130,7 @@ def _check_steps(
     kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
     for kind, step in zip(kinds, steps, strict=True):
         split = name == "pre_tokenizer" and kind == "Split" and _is_known_split(step)
+        split = split or (name == "normalizer" and _is_linear(kind, step))
         if not split and not (isinstance(kind, str) and kind in known):
             shown = json.dumps(step, ensure_ascii=False)[:100]
             raise UserError(f"{where}: {name} {shown} is not supported")
@@ -132,6 +144,23 @@ def _is_known_split(step: Mapping[str, Any]) -> bool:
         and pattern.keys() == {"Regex"}
         and (pattern["Regex"] in _PATTERNS)
     )
+
+
+def _is_linear(kind: Any, step: Any) -> bool:
+    """Whether a normalizer replaces spaces, or maps characters to short strings."""
+    if kind == "Replace":
+        pattern = step.get("pattern")
+        known = isinstance(pattern, dict) and pattern.get("Regex") in _REPLACED
+        return known and step.get("content") == " "
+    if kind != "Precompiled" or not isinstance(step.get("precompiled_charsmap"), str):
+        return False
+    try:
+        content = base64.b64decode(step["precompiled_charsmap"], validate=True)
+    except binascii.Error:
+        return False
+    # The size of a trie in bytes, the trie, and strings that end with zeros.
+    strings = content[4 + int.from_bytes(content[:4], "little") :]
+    return all(len(one) <= _LONGEST_MAPPED for one in strings.split(b"\0"))
 
 
 def _check_repeated(kinds: Sequence[Any], name: str, where: str) -> None:

@@ -14,7 +14,9 @@ from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import save_vocabulary
 from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
+from heedful.interop.pair_models import read_pair_model
 from heedful.interop.texts import ImportedText, read_bert, read_gpt
+from heedful.interop.translators import Imported as ImportedPairs
 from heedful.interop.translators import read_marian
 from heedful.runs.checkpoints import folder_of, save_checkpoint
 from heedful.runs.manifest import write_facts, write_recipe
@@ -108,8 +110,14 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
 
 
 def _read_marian(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
-    found = read_marian(folder, config)
+    return _of_pairs(read_marian(folder, config))
 
+
+def _read_pair_model(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_pairs(read_pair_model(folder, config))
+
+
+def _of_pairs(found: ImportedPairs) -> _Imported:
     def save(made: Path) -> None:
         found.tokenisers.save(made / "tokeniser")
         for part in ("validation", "test"):
@@ -128,9 +136,13 @@ def _read_gpt(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
 
 
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
+    "bart": _read_pair_model,
     "bert": _read_bert,
     "gpt2": _read_gpt,
     "marian": _read_marian,
+    "mbart": _read_pair_model,
+    "pegasus": _read_pair_model,
+    "t5": _read_pair_model,
 }
 """``model_type`` of ``config.json`` → function that reads a folder; its last argument: pairs."""
 

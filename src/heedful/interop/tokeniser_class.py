@@ -17,7 +17,8 @@ _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use ``tokenizer.json`` unchanged."""
 _CLASSES = {
     "wordpiece": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
-    "bytes": ("GPT2Tokenizer", "RobertaTokenizer"),
+    "bytes": ("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer"),
+    "unigram": ("T5Tokenizer", "PegasusTokenizer"),
 }
 _NORMALIZER = {
     "do_lower_case": ("lowercase", True),
@@ -56,6 +57,8 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     steps = json.loads(tokenizer.to_str())
     if family == "wordpiece":
         _check_normalizer(steps["normalizer"] or {}, settings, where)
+    elif family == "unigram":
+        _check_metaspace(steps["pre_tokenizer"], str(named).removesuffix("Fast"), config, where)
     else:
         _check_prefix_space(steps["pre_tokenizer"], settings, where)
 
@@ -68,6 +71,18 @@ def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], wher
         if wanted != found:
             external = f"{setting} = {json.dumps(wanted)}"
             raise _differ(where, external, f"normalizer.{field} = {json.dumps(found)}")
+
+
+def _check_metaspace(
+    step: Mapping[str, Any], named: str, config: Mapping[str, Any], where: str
+) -> None:
+    of_t5 = named == "T5Tokenizer" or config.get("model_type") == "t5"
+    wanted = ["WhitespaceSplit", "Metaspace"] if of_t5 else ["Metaspace"]
+    steps = step.get("pretokenizers", [step])
+    found = [each["type"] for each in steps]
+    scheme = steps[-1].get("prepend_scheme")
+    if found != wanted or scheme != "always":
+        raise _differ(where, " and ".join(wanted), f"{' and '.join(found)} ({scheme})")
 
 
 def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:

@@ -21,6 +21,7 @@ from heedful.layers.caches import Cache, LayerCaches, SumCache
 from heedful.layers.dropout import Dropout
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
+NormKind = Literal["layer", "rms"]
 
 
 def activate(hidden: Tensor, activation: Activation) -> Tensor:
@@ -36,6 +37,23 @@ def activate(hidden: Tensor, activation: Activation) -> Tensor:
     return F.gelu(hidden, approximate="tanh" if activation == "gelu-tanh" else "none")
 
 
+def build_norm(kind: NormKind, dim: int, epsilon: float = 1e-5, bias: bool = True) -> nn.Module:
+    """A normalization of vectors ``[.., D]``.
+
+    Layer normalization (Ba et al. 2016); or division by the root mean square, which has no mean and
+    no bias (Zhang and Sennrich 2019).
+
+    Args:
+        kind: which of the two.
+        dim: D.
+        epsilon: is added to the variance or to the mean square.
+        bias: whether a layer norm has a bias.
+    """
+    if kind == "rms":
+        return nn.RMSNorm(dim, eps=epsilon)
+    return nn.LayerNorm(dim, eps=epsilon, bias=bias)
+
+
 class BlockOptions(NamedTuple):
     """Options that all blocks of a Transformer share."""
 
@@ -49,24 +67,38 @@ class BlockOptions(NamedTuple):
     activation: Activation = "relu"
     norm_epsilon: float = 1e-5
     bias: bool = True
+    norm: NormKind = "layer"
+    gated: bool = False
+    """Whether the feed-forward network has a gate."""
 
 
 class FeedForward(nn.Module):
-    """``W₂ φ(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3, φ = ReLU)."""
+    """``W₂ φ(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3, φ = ReLU).
+
+    With a gate, ``W₂ (φ(W₁ h + b₁) ⊙ (W₃ h + b₃)) + b₂`` (Shazeer 2020, "GLU Variants Improve
+    Transformer", equation 6).
+    """
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
         self.expand = nn.Linear(options.dim, options.inner, bias=options.bias)
         self.contract = nn.Linear(options.inner, options.dim, bias=options.bias)
+        self.gate = (
+            nn.Linear(options.dim, options.inner, bias=options.bias) if options.gated else None
+        )
         self.dropout = Dropout(options.inner_dropout)
         self.activation: Activation = options.activation
-        for part in (self.expand, self.contract):
-            nn.init.xavier_uniform_(part.weight)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
+        for part in (self.expand, self.contract, self.gate):
+            if part is not None:
+                nn.init.xavier_uniform_(part.weight)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        result: Tensor = self.contract(self.dropout(activate(self.expand(hidden), self.activation)))
+        inner = activate(self.expand(hidden), self.activation)
+        if self.gate is not None:
+            inner = inner * self.gate(hidden)
+        result: Tensor = self.contract(self.dropout(inner))
         return result
 
 
@@ -75,7 +107,7 @@ class Residual(nn.Module):
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(options.dim, eps=options.norm_epsilon, bias=options.bias)
+        self.norm = build_norm(options.norm, options.dim, options.norm_epsilon, options.bias)
         self.dropout = Dropout(options.dropout)
         self.pre_norm = options.pre_norm
 

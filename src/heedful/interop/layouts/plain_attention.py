@@ -18,23 +18,35 @@ _PLAIN = {
 }
 
 
-def refuse_mechanisms(layers: Iterable[AttentionSettings], heads: int, dropout: float) -> None:
+def refuse_mechanisms(
+    layers: Iterable[AttentionSettings],
+    heads: int,
+    dropout: float,
+    *,
+    score: str = "scaled-dot",
+    head_size: int | None = None,
+) -> None:
     """Raise UserError if a layer has other attention than the model's table ``[model]`` says.
 
     Args:
         layers: the settings of the layers of one part of the model.
         heads: ``model.heads``, or that of the decoder.
         dropout: ``model.attention_dropout``.
+        score: the score of the layout.
+        head_size: the width of heads; None if it follows from the width of states.
     """
+    needed = _PLAIN | {"score": score}
     for one in layers:
-        for key, plain in _PLAIN.items():
+        for key, plain in needed.items():
             own = getattr(one, key)
+            own = "scaled-dot" if key == "score" and own is None else own
             if own is not None and str(own) != plain:
                 raise UserError(
                     f"model.attention.{key} = '{own}': exports support {plain} only; train with "
                     f"--set model.attention.{key}={plain}"
                 )
-        for key, usual in (("heads", heads), ("key_value_heads", heads), ("dropout", dropout)):
+        usuals = {"heads": heads, "key_value_heads": heads, "dropout": dropout}
+        for key, usual in {**usuals, "head_size": head_size}.items():
             own = getattr(one, key)
             if own not in (None, usual):
                 raise UserError(
