@@ -3,6 +3,7 @@
 import torch
 
 from heedful.basics.notices import once
+from heedful.data.batching import Batch, StoreBatches
 from heedful.inference.translator import Translator
 from heedful.models import PairModel
 from heedful.tasks.pairs.building import loss_terms, search_options, train_batches
@@ -12,7 +13,12 @@ from heedful.tasks.translation.training import TranslationTask
 
 
 def build_task(
-    run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
+    run: PairRun,
+    model: PairModel,
+    training: TrainingSettings,
+    device: torch.device,
+    precision: str,
+    batches: StoreBatches[Batch] | None = None,
 ) -> TranslationTask:
     """The task for the training loop.
 
@@ -23,11 +29,12 @@ def build_task(
             the run was started.
         device: where to compute.
         precision: precision of matrix products in training.
+        batches: the training batches; those of the run's pairs if None.
     """
     evaluation = run.recipe.evaluation
     return TranslationTask(
         model,
-        train_batches(run, training),
+        train_batches(run, training) if batches is None else batches,
         run.pairs("validation"),
         Translator(
             [model],
