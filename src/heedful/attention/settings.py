@@ -196,10 +196,7 @@ class AttentionSettings(Settings):
             raise ValueError("rotary_size is a setting of latent attention: set latent_size, too")
         heads, key_heads = self.heads or 1, self.key_value_heads
         maps = 2 * heads if self.mixing == "differential" else heads
-        if self.head_size is None and dim % maps:
-            raise ValueError(f"hidden_size {dim} is not a multiple of heads {maps}")
-        self._refuse_head_size()
-        width, of_self = self.head_size or dim // maps, role != "cross"
+        width, of_self = self._width(dim, maps), role != "cross"
         score, normalizer = self._score_and_normalizer(max_length)
         positions = self.positions if of_self and self.positions else NoneSettings()
         values = self.head_size or dim // heads
@@ -224,15 +221,15 @@ class AttentionSettings(Settings):
             return DifferentialAttention(dim, heads, layer, key_heads=key_heads, **parts)
         mixing = TalkingHeads(heads) if self.mixing == "talking-heads" else None
         join = self.join or "projection"
-        return MultiHeadAttention(
-            dim,
-            heads,
-            head_dim=width,
-            key_heads=key_heads,
-            mixing=mixing,
-            aggregate=join,
-            **parts,
-        )
+        parts |= {"head_dim": width, "mixing": mixing, "aggregate": join}
+        return MultiHeadAttention(dim, heads, key_heads=key_heads, **parts)
+
+    def _width(self, dim: int, maps: int) -> int:
+        """The width of a head of so many."""
+        self._refuse_head_size()
+        if self.head_size is None and dim % maps:
+            raise ValueError(f"hidden_size {dim} is not a multiple of heads {maps}")
+        return self.head_size or dim // maps
 
     def _refuse_head_size(self) -> None:
         """Raise ValueError if heads of another width are given where the width is fixed."""

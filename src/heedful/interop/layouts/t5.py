@@ -71,19 +71,7 @@ def settings_of(
         raise fields.refuse("d_model", "odd widths are not supported")
     layers = fields.count("num_layers", most=MOST_LAYERS)
     of_decoder = fields.count("num_decoder_layers", layers, most=MOST_LAYERS)
-    kind = config.get("feed_forward_proj", "relu")
-    if kind not in _FEED_FORWARD:
-        known = ", ".join(_FEED_FORWARD)
-        raise fields.refuse("feed_forward_proj", f"not supported; supported are {known}")
-    activation, gated = _FEED_FORWARD[kind]
     dropout = fields.share("dropout_rate", 0.1)
-    buckets = fields.count("relative_attention_num_buckets", 32, least=4, most=MOST_POSITIONS)
-    distance = fields.count("relative_attention_max_distance", 128, most=MOST_POSITIONS)
-    if buckets % 2 or distance <= buckets // 2:
-        raise fields.refuse(
-            "relative_attention_num_buckets",
-            f"must be even, and half of it below relative_attention_max_distance = {distance}",
-        )
     # Before this field existed, the output matrix was scaled if it was tied.
     scaled = fields.flag("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
     settings = TransformerSettings.model_validate(
@@ -100,9 +88,8 @@ def settings_of(
             "norm": "rms",
             "norm_epsilon": fields.number("layer_norm_epsilon", 1e-6),
             "bias": False,
-            "gated_ffn": gated,
-            "activation": activation,
-            "positions": {"name": "t5", "buckets": buckets, "max_distance": distance},
+            **_feed_forward(fields),
+            "positions": _positions(fields),
             "share_positions": True,
             "tied_embeddings": "all" if tied else "inputs",
             "scale_embeddings": False,
@@ -118,6 +105,26 @@ def settings_of(
     fields.ignore([*_ELSEWHERE.split(), "feed_forward_proj", "tie_word_embeddings"])
     fields.finish()
     return settings
+
+
+def _feed_forward(fields: Fields) -> dict[str, Any]:
+    kind = fields.values.get("feed_forward_proj", "relu")
+    if kind not in _FEED_FORWARD:
+        known = ", ".join(_FEED_FORWARD)
+        raise fields.refuse("feed_forward_proj", f"not supported; supported are {known}")
+    activation, gated = _FEED_FORWARD[kind]
+    return {"activation": activation, "gated_ffn": gated}
+
+
+def _positions(fields: Fields) -> dict[str, Any]:
+    buckets = fields.count("relative_attention_num_buckets", 32, least=4, most=MOST_POSITIONS)
+    distance = fields.count("relative_attention_max_distance", 128, most=MOST_POSITIONS)
+    if buckets % 2 or distance <= buckets // 2:
+        raise fields.refuse(
+            "relative_attention_num_buckets",
+            f"must be even, and half of it below relative_attention_max_distance = {distance}",
+        )
+    return {"name": "t5", "buckets": buckets, "max_distance": distance}
 
 
 def config_of(settings: TransformerSettings) -> dict[str, Any]:
