@@ -158,5 +158,5 @@ def test_wrong_files_are_one_line(tmp_path: Path) -> None:
     described = json.loads((folder / "tokenizer.json").read_text())
     described["model"] = {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 0}
     described["added_tokens"] = []
-    with pytest.raises(UserError, match="'Unigram'; WordPiece and byte-level BPE"):
+    with pytest.raises(UserError, match="'Unigram'; WordPiece, byte-level BPE, and"):
         find_special({"tokenizer.json": json.dumps(described).encode()}, "here")

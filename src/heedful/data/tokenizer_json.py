@@ -158,9 +158,11 @@ def _is_linear(kind: Any, step: Any) -> bool:
         content = base64.b64decode(step["precompiled_charsmap"], validate=True)
     except binascii.Error:
         return False
-    # The size of a trie in bytes, the trie, and strings that end with zeros.
-    strings = content[4 + int.from_bytes(content[:4], "little") :]
-    return all(len(one) <= _LONGEST_MAPPED for one in strings.split(b"\0"))
+    # The size of a trie in bytes, the trie of 32-bit numbers, and strings that end with zeros.
+    size = int.from_bytes(content[:4], "little")
+    strings = content[4 + size :]
+    whole = 0 < size <= len(content) - 4 and size % 4 == 0
+    return whole and all(len(one) <= _LONGEST_MAPPED for one in strings.split(b"\0"))
 
 
 def _check_repeated(kinds: Sequence[Any], name: str, where: str) -> None:

@@ -228,6 +228,7 @@ def _kind(
         ("embedding", nn.Embedding),
         ("recurrent", nn.RNNBase),
         ("norm", nn.LayerNorm),
+        ("norm", nn.RMSNorm),
         ("linear", nn.Linear),
     ):
         if isinstance(part, of) or (kind == "recurrent" and _contains(part, of)):

@@ -23,8 +23,6 @@ class Denoising(TextToTextSpec):
     place = 3
     command = "translate"
     does = "restores removed spans"
-    corpus = "plain text"
-    reading_settings = ("encoding", "documents", "sentences")
 
     def recipe_type(self) -> "type[DenoisingRecipe]":
         from heedful.tasks.denoising.recipe import DenoisingRecipe
