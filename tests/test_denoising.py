@@ -230,6 +230,17 @@ def test_epochs_have_different_noise(tmp_path: Path) -> None:
     assert sorted(map(tuple, first.source.tolist())) != sorted(map(tuple, second.source.tolist()))
 
 
+def test_texts_can_be_given_in_python(tmp_path: Path) -> None:
+    recipe = tables(tmp_path)
+    recipe["data"] = {"max_tokens": 40}
+    draws = random.Random(2)
+    texts = ["\n".join(" ".join(draws.choices(WORDS, k=6)) for _ in range(3)) for _ in range(40)]
+    rows = {"train": texts, "validation": [{"text": text} for text in texts[:5]]}
+    assert heedful.train(recipe, tmp_path / "run", data=rows)
+    opened: Any = open_run(tmp_path / "run")
+    assert len(opened.pairs("validation")) >= 5
+
+
 def test_fine_tuning_starts_from_it(tmp_path: Path) -> None:
     run, tuned = tmp_path / "run", tmp_path / "tuned"
     train(tables(write_texts(tmp_path)), run)

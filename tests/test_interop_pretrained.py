@@ -308,6 +308,19 @@ def test_a_trained_start_of_targets_gets_a_row_of_its_own() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["bart", "pegasus"])
+def test_a_bare_model_has_the_same_tensors_without_a_prefix(name: str) -> None:
+    theirs = theirs_of(name)
+    ours, places = ours_of(name, theirs)
+    layout: Any = {"bart": bart, "pegasus": pegasus}[name]
+    bare = {key: tensor for key, tensor in saved(theirs.model).items() if "logits" not in key}
+    assert "shared.weight" in bare
+    found = layout.import_tensors(bare, ours.settings, places, "here")
+    for key, tensor in ours.state_dict().items():
+        if key in found and key != "bias":
+            assert torch.equal(found[key], tensor), key
+
+
 WRONG: list[tuple[Any, str, dict[str, Any], str]] = [
     (pegasus, "pegasus", {"d_model": 11}, "d_model = 11"),
     (pegasus, "pegasus", {"normalize_before": False}, "normalize_before = false"),

@@ -27,6 +27,7 @@ from heedful.interop.layouts.encoder_decoder import (
     norm_entries,
     read_sizes,
     refuse_parts,
+    with_prefix,
     written_sizes,
 )
 from heedful.interop.layouts.entries import (
@@ -124,7 +125,7 @@ def import_tensors(
     Raises:
         UserError: a tensor is missing, unknown or has another shape.
     """
-    found = to_heedful(_entries(settings, places), tensors, where)
+    found = to_heedful(_entries(settings, places), with_prefix(tensors), where)
     if places[BEGIN] is None:
         found["target_embedding.weight"][BEGIN] = found["target_embedding.weight"][END]
     return found

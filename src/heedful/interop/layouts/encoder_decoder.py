@@ -7,6 +7,7 @@ compute the same function.
 Shapes: V symbols of heedful, W rows of the file's table, D width, F inner width.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -164,6 +165,13 @@ def check_sinusoids(given: Tensor, settings: TransformerSettings, what: str) -> 
     order = halves(settings.hidden_size)
     if not torch.allclose(positions[:, order], internal, atol=1e-3 if half else 1e-5):
         raise UserError(f"{what} are not sinusoids; other positions are not supported")
+
+
+def with_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A file's tensors with the names of a model with an output; those of a bare model lack the
+    prefix ``model.``."""
+    bare = "shared.weight" in tensors
+    return {f"model.{name}" if bare else name: tensor for name, tensor in tensors.items()}
 
 
 def layer_entries(settings: TransformerSettings, order: Tensor | None = None) -> list[Entry]:

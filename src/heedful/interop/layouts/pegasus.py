@@ -24,6 +24,7 @@ from heedful.interop.layouts.encoder_decoder import (
     norm_entries,
     read_sizes,
     refuse_parts,
+    with_prefix,
     written_sizes,
 )
 from heedful.interop.layouts.entries import (
@@ -112,10 +113,10 @@ def import_tensors(
         UserError: a tensor is missing, unknown or has another shape, or the file's positions are
             not sinusoids.
     """
-    kept = {name: tensor for name, tensor in tensors.items() if name not in _POSITIONS}
+    kept = with_prefix(tensors)
     for name in _POSITIONS:
-        if name in tensors:
-            check_sinusoids(tensors[name], settings, f"{where}: '{name}'")
+        if name in kept:
+            check_sinusoids(kept.pop(name), settings, f"{where}: '{name}'")
     return to_heedful(_entries(settings, places), kept, where)
 
 
