@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from heedful.attention import Memory
 from heedful.basics.symbols import BEGIN, PAD
 from heedful.inference.fusing import searched
+from heedful.interop.layouts import t5
 from heedful.layers.caches import KeyValueCache
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -195,6 +197,22 @@ def test_layers_share_the_parameters_of_their_positions() -> None:
 
 
 SIDES = ("encoder", "decoder")
+
+
+def test_initial_weights_of_t5_are_those_of_transformers() -> None:
+    """By their standard deviations; both libraries draw from normal distributions."""
+    config = transformers.T5Config(
+        vocab_size=400, d_model=96, d_kv=20, d_ff=150, num_layers=2, num_heads=8
+    )
+    theirs = transformers.T5ForConditionalGeneration(config)
+    settings = t5.settings_of(config.to_dict(), "here", tied=True)
+    settings = settings.model_copy(update={"initialisation": "t5"})
+    model = Transformer(settings, 400, 400)
+    ours = t5.export_tensors(dict(model.state_dict()), settings, range(400))
+    for name, expected in theirs.state_dict().items():
+        if name in ours and expected.dim() == 2:
+            few = 0.3 if expected.numel() < 1000 else 0.05
+            assert ours[name].std().item() == pytest.approx(expected.std().item(), rel=few), name
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from typing import Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.attention import Memory
+from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import causal, padding
 from heedful.attention.positions import AddedPositions
+from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
@@ -98,9 +99,32 @@ class Transformer(PairModel):
         self.target_norm = _norm(settings, settings.embedding_norm)
         self.encoder_norm = _norm(settings, settings.pre_norm)
         self.decoder_norm = _norm(settings, settings.pre_norm)
+        if settings.initialisation == "t5":
+            self._initialise_as_t5()
         self.dropout = Dropout(settings.dropout)
         bias = torch.zeros(target_vocabulary) if settings.output_bias else None
         self.register_buffer("bias", bias)
+
+    def _initialise_as_t5(self) -> None:
+        """Draw weights as T5 does: normal, with the variance 1 / inputs of each matrix.
+
+        The variance of embeddings is 1. That of query projections is also divided by the width of a
+        head, because T5's dot products are not.
+        """
+        dim = self.settings.hidden_size
+        for name, weight in self.named_parameters():
+            if name.endswith("embedding.weight"):
+                nn.init.normal_(weight)
+                nn.init.zeros_(weight[PAD].detach())
+            elif name.endswith("positions.table.weight"):
+                nn.init.normal_(weight, std=dim**-0.5)
+            elif weight.dim() == 2:
+                nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+        for layer in (*self.encoder, *self.decoder):
+            for part in layer.modules():
+                if isinstance(part, MultiHeadAttention):
+                    weight = part.query_projection.weight
+                    nn.init.normal_(weight, std=(dim * part.head_dim) ** -0.5)
 
     def _positions(self) -> AddedPositions:
         settings = self.settings

@@ -65,6 +65,8 @@ class TransformerSettings(PairSettings):
     """Whether the layers of a stack (encoder or decoder) share their relative positions."""
     scale_output: bool = False
     """Whether states are divided by √hidden_size before the output matrix, as in T5."""
+    initialisation: Literal["xavier", "t5"] = "xavier"
+    """The scale of initial weights; ``t5`` is for scores that are not scaled."""
     output_bias: bool = False
     """Whether logits have a fixed bias that is not trained; zeros unless loaded."""
     decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
