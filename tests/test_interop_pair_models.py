@@ -287,7 +287,9 @@ def same_translations(run: Path, out: Path, sentences: list[str]) -> None:
         assert pieces[:29] == ours[:29]
 
 
-def test_what_train_makes_by_default_can_be_exported(tmp_path: Path) -> None:
+def test_what_train_makes_by_default_can_be_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, out, words = tmp_path / "run", tmp_path / "hf", " ".join(TEXTS).split()
     corpus, generator = tmp_path / "pairs.tsv", random.Random(3)
     texts = [" ".join(generator.choices(words, k=6)) for _ in range(150)]
@@ -297,6 +299,7 @@ def test_what_train_makes_by_default_can_be_exported(tmp_path: Path) -> None:
     assert recipe["model"]["pre_norm"]
     train(recipe, run)
     export_hf(run, out)
+    assert "heedful replaces protected spans" in capsys.readouterr().err
     assert_same_logits(run, out)
     # heedful protects numbers with placeholders, which transformers does not know.
     same_translations(run, out, [SENTENCES[0], SENTENCES[2]])

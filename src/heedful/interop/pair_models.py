@@ -8,6 +8,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_BEAM
+from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.imported_tokenisers import (
     ImportedTokenisers,
@@ -132,6 +133,11 @@ def write_transformer(run: PairRun, weights: dict[str, Tensor], head: str | None
         config = layout.config_of(settings)
     except UserError as error:
         raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
+    if run.recipe.data.rules is not None:
+        notice(
+            f"{run.path}: heedful replaces protected spans (data.protect) with placeholders, which "
+            "transformers does not; their translations may differ there"
+        )
     tokenisers = run.tokenisers()
     places: Places
     if isinstance(tokenisers, ImportedTokenisers):

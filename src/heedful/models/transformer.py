@@ -123,8 +123,8 @@ class Transformer(PairModel):
         for layer in (*self.encoder, *self.decoder):
             for part in layer.modules():
                 if isinstance(part, MultiHeadAttention):
-                    weight = part.query_projection.weight
-                    nn.init.normal_(weight, std=(dim * part.head_dim) ** -0.5)
+                    std = (dim * part.head_dim) ** -0.5
+                    nn.init.normal_(part.query_projection.weight, std=std)
 
     def _positions(self) -> AddedPositions:
         settings = self.settings
