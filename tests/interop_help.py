@@ -8,7 +8,8 @@ from typing import Any
 import sentencepiece
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers.models import BPE, Unigram, WordPiece
 
 TEXTS = [
@@ -63,6 +64,59 @@ def save_bytes(folder: Path, size: int = 300, **options: object) -> dict[str, in
     made = transformers.GPT2Tokenizer(vocab=vocabulary, merges=merges, **options)
     made.save_pretrained(folder)
     return vocabulary
+
+
+def save_roberta(
+    folder: Path, size: int = 300, *, stripped: bool = True, **options: object
+) -> dict[str, int]:
+    """Write a RoBERTa tokeniser as transformers does; returns its tokens."""
+    tokens = save_bytes(folder, size)
+    described = json.loads((folder / "tokenizer.json").read_text())["model"]
+    # As in the original, four come first and the mask last, and GPT-2's symbol is one of all.
+    names = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "<mask>"]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    merges = [tuple(pair) for pair in described["merges"]]
+    for path in folder.iterdir():
+        path.unlink()
+    # As in the original, the space before a mask belongs to it.
+    mask = AddedToken("<mask>", lstrip=True, special=True) if stripped else "<mask>"
+    made = transformers.RobertaTokenizer(
+        vocab=vocabulary, merges=merges, mask_token=mask, **options
+    )
+    made.save_pretrained(folder)
+    return vocabulary
+
+
+def save_unigram(folder: Path, *, albert: bool = False, **options: object) -> dict[str, int]:
+    """Write an XLM-R or ALBERT tokeniser as transformers does; returns its tokens.
+
+    Its map of characters is sentencepiece's NFKC.
+    """
+    prefix = folder / "trained"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_prefix=str(prefix),
+        vocab_size=90,
+        model_type="unigram",
+        hard_vocab_limit=False,
+        minloglevel=3,
+    )
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(prefix.with_suffix(".model").read_bytes())
+    pieces = [(one.piece, one.score) for one in proto.pieces[3:]]
+    if albert:
+        fixed = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+        vocabulary = [*((name, 0.0) for name in fixed), *pieces]
+    else:
+        fixed = ["<s>", "<pad>", "</s>", "<unk>"]
+        vocabulary = [*((name, 0.0) for name in fixed), *pieces, ("<mask>", 0.0)]
+    for path in folder.iterdir():
+        path.unlink()
+    kind = transformers.AlbertTokenizer if albert else transformers.XLMRobertaTokenizer
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    made = kind(vocab=vocabulary, _spm_precompiled_charsmap=charsmap, **options)
+    made.save_pretrained(folder)
+    return {name: number for number, (name, _) in enumerate(vocabulary)}
 
 
 def randomise(model: torch.nn.Module, seed: int = 1) -> torch.nn.Module:
@@ -217,6 +271,23 @@ def save_t5_tokeniser(folder: Path, size: int = 120) -> int:
     return len(vocabulary)
 
 
+def save_pegasus_tokeniser(folder: Path, *, mapped: bool = True) -> dict[str, int]:
+    """Write a Pegasus tokeniser as transformers does, with or without a map of characters."""
+    save_t5_tokeniser(folder)
+    described = json.loads((folder / "tokenizer.json").read_text())
+    charsmap = nfkc_charsmap(folder) if mapped else None
+    for path in folder.iterdir():
+        path.unlink()
+    fixed = ["<pad>", "</s>", "<mask_1>", "<mask_2>", "<unk_2>", "<unk>"]
+    vocabulary = [(name, 0.0) for name in fixed]
+    vocabulary += [tuple(piece) for piece in described["model"]["vocab"][3:-5]]
+    made = transformers.PegasusTokenizer(
+        vocab=vocabulary, offset=3, _spm_precompiled_charsmap=charsmap
+    )
+    made.save_pretrained(folder)
+    return {name: number for number, (name, _) in enumerate(vocabulary)}
+
+
 def nfkc_charsmap(folder: Path) -> bytes:
     """The table of characters of a sentencepiece model that was trained with NFKC."""
     sentencepiece.SentencePieceTrainer.train(
@@ -226,36 +297,12 @@ def nfkc_charsmap(folder: Path) -> bytes:
         normalization_rule_name="nmt_nfkc",
         minloglevel=3,
     )
-    model = (folder / "nfkc.model").read_bytes()
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString((folder / "nfkc.model").read_bytes())
     (folder / "nfkc.model").unlink()
     (folder / "nfkc.vocab").unlink()
-    # In the file's format (protobuf): field 2 of field 3.
-    return _field(_field(model, 3), 2)
-
-
-def _field(message: bytes, number: int) -> bytes:
-    """The first field of this number with bytes in a message of protobuf."""
-    place = 0
-
-    def integer() -> int:
-        nonlocal place
-        found = shift = 0
-        while True:
-            byte = message[place]
-            place += 1
-            found |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return found
-
-    while place < len(message):
-        tag = integer()
-        kind = tag & 7
-        size = integer() if kind in (0, 2) else {1: 8, 5: 4}[kind]
-        if kind == 2 and tag >> 3 == number:
-            return message[place : place + size]
-        place += size if kind != 0 else 0
-    raise KeyError(number)
+    charsmap: bytes = proto.normalizer_spec.precompiled_charsmap
+    return charsmap
 
 
 def save_bart_tokeniser(folder: Path, size: int = 300) -> int:

@@ -19,8 +19,8 @@ from heedful.attention.positions import ALiBi, Rotary
 from heedful.attention.scores import Additive, Cosine, ScaledDot
 from heedful.basics.errors import UserError
 from heedful.inference.fusing import searched
-from heedful.interop.layouts.bert import BertShape
-from heedful.interop.layouts.bert import config_of as bert_config
+from heedful.interop.layouts.bert import BERT
+from heedful.interop.layouts.encoder import EncoderShape
 from heedful.interop.layouts.encoder_decoder import refuse_parts
 from heedful.interop.layouts.gpt import config_of as gpt_config
 from heedful.models.bert import BertSettings
@@ -235,13 +235,13 @@ def test_what_has_no_meaning_is_refused(attention: dict[str, Any], message: str)
 )
 def test_exports_refuse_other_attention(table: dict[str, Any]) -> None:
     given = {**SIZES, "heads": 2, "attention": table}
-    shape = BertShape({}, pooler=True)
+    shape = EncoderShape({}, pooler=True)
     with pytest.raises(UserError, match=r"model\.attention\.\w+ = .*: exports support"):
         refuse_parts(TransformerSettings.model_validate(given))
     with pytest.raises(UserError, match=r"model\.attention\.\w+ = .*: exports support"):
         gpt_config(GptSettings.model_validate(given))
     with pytest.raises(UserError, match=r"model\.attention\.\w+ = .*: exports support"):
-        bert_config(BertSettings.model_validate(given), shape)
+        BERT.config_of(BertSettings.model_validate(given), shape, range(40))
 
 
 def test_tables_are_written_as_they_are_read() -> None:

@@ -210,3 +210,15 @@ def test_short_attention_is_compared_with_pytorchs_kernel(
         min(row[way][side] for way in ("forward", "with backward") for side in ("ours", "sdpa")) > 0
     )
     assert "| B1 H4 T16 D8 |" in capsys.readouterr().out
+
+
+def test_the_plain_loop_is_xlnet(
+    benchmark: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it measures, the benchmark compares the losses of both sides."""
+    permutation_speed = benchmark("permutation_speed")
+    monkeypatch.setattr(permutation_speed, "VOCABULARY", 50)
+    given = ["--rounds", "1", "--steps", "1", "--rows", "2", "--length", "12", "--json"]
+    assert permutation_speed.main(given) == 0
+    found = json.loads(capsys.readouterr().out)["speeds"]
+    assert set(found) >= {"plain PyTorch", "heedful"}

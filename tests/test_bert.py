@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -296,3 +297,80 @@ def test_dropout_is_in_training_alone() -> None:
     assert torch.equal(bert(batch).pooled, bert(batch).pooled)
     bert.train()
     assert not torch.equal(bert(batch).pooled, bert(batch).pooled)
+
+
+# Options of BERT's relatives; tests/test_interop_encoders.py compares them with transformers
+
+
+def relative(**own: Any) -> Bert:
+    torch.manual_seed(3)
+    sizes: dict[str, Any] = {"layers": 3, "hidden_size": 12, "heads": 3, "max_length": 20}
+    return Bert(BertSettings(**sizes | own), 30).eval()
+
+
+def test_shared_layers_are_one_layer_applied_several_times() -> None:
+    shared, rows = relative(shared_layers=True), sequences_of([[7, 9, 11], [8]])
+    assert len(shared.layers) == 1
+    apart = relative()
+    for layer in apart.layers:
+        layer.load_state_dict(shared.layers[0].state_dict())
+    rest = {key: one for key, one in shared.state_dict().items() if not key.startswith("layers.")}
+    apart.load_state_dict(rest, strict=False)
+    for one, other in zip(shared(rows), apart(rows), strict=True):
+        torch.testing.assert_close(one, other, atol=0, rtol=0)
+    shared(rows).pooled.sum().backward()
+    apart(rows).pooled.sum().backward()
+    for name, parameter in shared.layers[0].named_parameters():
+        each = [dict(layer.named_parameters())[name].grad for layer in apart.layers]
+        torch.testing.assert_close(parameter.grad, sum(each), atol=1e-6, rtol=1e-5)
+    depths = {shared.depth(name) for name, _ in shared.named_parameters()}
+    assert depths == {0, 1, 2}
+    assert set(shared.attention_axes().values()) == {("text", "text", "layers")}
+
+
+def test_a_shared_layer_is_traced_call_by_call() -> None:
+    shared = relative(shared_layers=True)
+    rows = sequences_of([[7, 9, 11]])
+    [name] = shared.attention_axes()
+    with watch(shared, [name]) as seen:
+        shared(rows)
+    assert len(seen[name]) == 3
+    first, last = seen[name][0], seen[name][-1]
+    assert not torch.equal(first, last)
+    model = HeadedEncoder(shared, {"masked": MaskedHead(shared)})
+    assert model.attention_axes() == {f"encoder.{name}": ("text", "text", "layers")}
+
+
+def test_embeddings_of_another_width_are_projected() -> None:
+    bert = relative(embedding_size=5)
+    assert bert.embedding.weight.shape == (30, 5)
+    rows = sequences_of([[7, 9, 11]])
+    embedded = bert.embeddings(rows.tokens, rows.segments)
+    assert embedded.shape == (1, 5, 5)
+    hidden = bert.projection(embedded)
+    for layer in bert.layers:
+        hidden = layer(hidden, None)
+    torch.testing.assert_close(bert(rows).states, hidden)
+    head = MaskedHead(bert)
+    assert head(hidden[0]).shape == (5, 30)
+    assert head.output_table is bert.embedding.weight
+    assert bert.depth("projection.weight") == 0
+
+
+@pytest.mark.parametrize("pooler", ["tanh", "relu", "gelu", "none"])
+def test_the_pooler_has_the_activation_that_is_chosen(pooler: str) -> None:
+    bert, rows = relative(pooler=pooler, segments=0), sequences_of([[7, 9], [8]], [[5], [6, 4]])
+    states, pooled = bert(rows)
+    assert not any("segments" in name for name, _ in bert.named_parameters())
+    if pooler == "none":
+        assert torch.equal(pooled, states[:, 0])
+        assert not any("pooler" in name for name, _ in bert.named_parameters())
+        return
+    function = {"tanh": torch.tanh, "relu": torch.relu, "gelu": torch.nn.functional.gelu}[pooler]
+    torch.testing.assert_close(pooled, function(bert.pooler(states[:, 0])))
+
+
+def test_shared_layers_have_the_same_attention() -> None:
+    layers = {"layers": [{"numbers": [2], "score": "cosine"}]}
+    with pytest.raises(ValueError, match="shared_layers: all layers have the same parameters"):
+        BertSettings(layers=2, hidden_size=8, heads=2, shared_layers=True, attention=layers)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import numpy as np
@@ -21,6 +21,7 @@ from heedful.attention import watch
 from heedful.basics.errors import UserError
 from heedful.cli import evaluate, plot, predict, task_commands, view
 from heedful.cli import train as train_command
+from heedful.data.column_batch import ColumnBatch
 from heedful.data.columns import columns_of
 from heedful.data.readers.images import (
     Form,
@@ -38,7 +39,7 @@ from heedful.tasks.captioning import Captioning
 from heedful.tasks.captioning.figures import caption_figures
 from heedful.tasks.captioning.predictor import find_captions
 from heedful.tasks.captioning.terms import Coverage
-from heedful.tasks.captioning.training import CaptionBatch, captions_of
+from heedful.tasks.captioning.training import CaptionTask, captions_of
 from heedful.tasks.image_input import seen_in
 from heedful.tasks.spec import Opening, spec_of_run
 from heedful.training.terms import TeacherForced
@@ -153,13 +154,13 @@ def test_batches_have_all_captions() -> None:
         {"image": np.full((2, 2, 3), number, np.uint8), "captions": encode(own, known)}
         for number, own in enumerate(texts)
     ]
-    batch = CaptionBatch.weighed(CaptionBatch.of(columns_of(rows, codecs)))
+    batch = ColumnBatch.of(columns_of(rows, codecs))
     found = captions_of(batch)
     assert found.owners.tolist() == [0, 0, 1]
     a, b, d = 4, 5, 7
     assert found.labels.tolist() == [[a, b, 3, 0], [b, 3, 0, 0], [a, 1, d, 3]]
     assert found.target_in.tolist() == [[2, a, b, 0], [2, b, 0, 0], [2, a, 1, d]]
-    assert batch.weight == 9
+    assert CaptionTask.weight_of(cast(Any, None), batch) == 9
     assert spec.name == "captioning"
 
 

@@ -5,9 +5,16 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.decoding.ctc import best_path, log_probability, positions_needed, prefix_search
+from heedful.decoding.ctc import (
+    best_path,
+    log_probability,
+    occupation,
+    positions_needed,
+    prefix_search,
+)
 from heedful.inference.time_alignment import monotonic_positions
 
 
@@ -57,6 +64,50 @@ def test_the_best_path_joins_repetitions() -> None:
     assert prefix_search(given.log(), 0, beam=3)[0].tokens == (3, 3, 2)
     assert positions_needed([3, 3, 2]) == 4
     assert positions_needed([]) == 0
+
+
+def states_of(path: tuple[int, ...], blank: int) -> list[int]:
+    """The state of each position: 2 · i + 1 in the i-th symbol of the output, else even."""
+    found, count = [], 0
+    for place, symbol in enumerate(path):
+        count += symbol != blank and (place == 0 or path[place - 1] != symbol)
+        found.append(2 * count - (symbol != blank))
+    return found
+
+
+@pytest.mark.parametrize("blank", [0, 2])
+@pytest.mark.parametrize("tokens", [(), (1,), (1, 3), (3, 3), (1, 3, 1), (3, 1, 1)])
+def test_occupations_are_those_of_all_paths(tokens: tuple[int, ...], blank: int) -> None:
+    given = emissions(5, 4, seed=len(tokens))
+    expected = torch.zeros(2 * len(tokens) + 1, 5, dtype=torch.float64)
+    for path in itertools.product(range(4), repeat=5):
+        output = tuple(symbol for symbol, _ in itertools.groupby(path) if symbol != blank)
+        if output == tokens:
+            chance = math.exp(sum(float(given[s, v]) for s, v in enumerate(path)))
+            expected[states_of(path, blank), range(5)] += chance
+    found = occupation(given, tokens, blank)
+    torch.testing.assert_close(found, expected / expected.sum(0), rtol=1e-12, atol=1e-14)
+
+
+def test_occupations_are_the_gradients_of_the_loss() -> None:
+    """The gradient of PyTorch's loss by the emissions: their probabilities minus occupations."""
+    given = emissions(200, 6, seed=1).requires_grad_()
+    tokens = [1, 2, 2, 5, 3, 3, 3, 4] * 5
+    rows = torch.tensor([tokens]), torch.tensor([200]), torch.tensor([len(tokens)])
+    F.ctc_loss(given[:, None], *rows, reduction="sum").backward()
+    gradient = given.grad
+    assert gradient is not None
+    found = occupation(given.detach(), tokens, 0)
+    summed = torch.zeros(200, 6, dtype=torch.float64)
+    states = torch.zeros(2 * len(tokens) + 1, dtype=torch.long)
+    states[1::2] = torch.tensor(tokens)
+    summed.index_add_(1, states, found.T)
+    torch.testing.assert_close(given.detach().exp() - gradient, summed, rtol=1e-9, atol=1e-12)
+
+
+def test_an_output_without_a_path() -> None:
+    with pytest.raises(ValueError, match="2 positions; the output needs 3"):
+        occupation(emissions(2, 4, seed=1), [1, 1], 0)
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -24,6 +24,7 @@ import heedful.cli.main
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.parts import PartSettings
 from heedful.basics.settings import Settings
+from heedful.decoding import SearchOptions
 from heedful.models import (
     CaptionSettings,
     EncoderSettings,
@@ -40,6 +41,7 @@ from heedful.models import (
     build_encoder,
     build_language_model,
     build_model,
+    build_speech_model,
     registered,
 )
 from heedful.models.attention_settings import LayerAttentionSettings, PairAttentionSettings
@@ -48,6 +50,7 @@ from heedful.models.gpt import GptSettings
 from heedful.models.recurrent_language import RecurrentLanguageSettings
 from heedful.models.registry import kind_of
 from heedful.models.transformer import TransformerSettings
+from heedful.models.xlnet import XLNetSettings
 from heedful.runs.recipe import check_recipe, read_recipe
 from heedful.runs.registry import GROUP
 from heedful.runs.search_space import SearchSpace
@@ -73,7 +76,12 @@ from heedful.tasks.texts.recipe import (
     TextRecipe,
 )
 from heedful.tasks.transcription.examples import SpokenFiles
-from heedful.tasks.transcription.recipe import TranscriptionTraining
+from heedful.tasks.transcription.recipe import (
+    TranscriptionRecipe,
+    TranscriptionSearch,
+    TranscriptionTraining,
+)
+from heedful.tasks.transcription.subwords import SubwordSettings
 from heedful.training.optimisers import learning_rate
 from heedful.training.resuming import CHANGEABLE
 
@@ -266,7 +274,7 @@ MODELS: dict[str, list[type[ModelSettings]]] = {
     "texts": [*registered(EncoderSettings), *registered(LanguageSettings)],
 }
 FILLED: dict[type[Settings], str] = {
-    **dict.fromkeys((TransformerSettings, BertSettings, GptSettings), "size"),
+    **dict.fromkeys((TransformerSettings, BertSettings, GptSettings, XLNetSettings), "size"),
     RecurrentLanguageSettings: "hidden_size",
 }
 """Settings whose numbers come from another one, where they are not given."""
@@ -397,8 +405,10 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
     },
     "transcription": {
         "data.": [SpokenFiles],
+        "tokeniser.": [SubwordSettings],
         "model.": registered(SpeechSettings),
         "training.": [TranscriptionTraining],
+        "decoding.": [TranscriptionSearch],
     },
     "denoising": {
         "data.": [DenoisingData],
@@ -413,7 +423,13 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
     },
 }
 """Pages with the settings of one task → its tables."""
-SHARED: tuple[type[Settings], ...] = (DataSettings, TrainingSettings, FileSettings, LoopSettings)
+SHARED: tuple[type[Settings], ...] = (
+    DataSettings,
+    TrainingSettings,
+    FileSettings,
+    LoopSettings,
+    SearchOptions,
+)
 """Tables whose settings are described in docs/recipes.md."""
 
 
@@ -567,6 +583,8 @@ def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
                 build_language_model(recipe.model, 1000)
             elif isinstance(recipe, CaptionRecipe):
                 build_caption_model(recipe.model, ImageShape(96, 96, 3), 1000)
+            elif isinstance(recipe, TranscriptionRecipe):
+                build_speech_model(recipe.model, 80, 1000)
             else:
                 assert isinstance(recipe, EncoderRecipe)
                 build_encoder(recipe.model, 1000)

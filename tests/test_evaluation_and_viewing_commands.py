@@ -154,7 +154,7 @@ def test_settings_out_of_range_are_refused_before_anything_runs(
     assert "did you mean 'intl'" in refused("evaluate", run, "--tokenise", "intll")
     assert "--sources is for scoring files" in refused("evaluate", run, "--sources", "x")
     told = refused("evaluate", run, "--head", "x")
-    assert told.startswith("--head is for classification, tagging, masked, several or language")
+    assert told.startswith("--head is for classification, tagging, masked, permutation, several")
     assert told.endswith(f"{run} is a run for translation")
 
 

@@ -9,8 +9,9 @@ import transformers
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.imported_vocabulary import places_of
-from heedful.interop.layouts import bert
-from heedful.models.bert import Bert, MaskedHead, NextSentenceHead
+from heedful.interop.layouts.bert import BERT
+from heedful.interop.layouts.encoder import EncoderShape
+from heedful.models.bert import Bert, BertSettings, MaskedHead, NextSentenceHead
 from heedful.models.encoders import Classifier, HeadedEncoder, Sequences, Tagger, sequences_of
 from interop_help import randomise
 
@@ -45,12 +46,12 @@ def config_of(name: str) -> transformers.BertConfig:
     return transformers.BertConfig(**given | ODD[name])
 
 
-def made(kind: str, name: str) -> tuple[Any, HeadedEncoder, bert.BertShape]:
+def made(kind: str, name: str) -> tuple[Any, HeadedEncoder, EncoderShape]:
     config = config_of(name)
     theirs = randomise(getattr(transformers, kind)(config))
     theirs.config.architectures = [kind]
-    settings = bert.settings_of(theirs.config.to_dict(), "here")
-    shape = bert.shape_of(saved(theirs), theirs.config.to_dict())
+    settings = BERT.settings_of(theirs.config.to_dict(), "here")
+    shape = BERT.shape_of(saved(theirs), theirs.config.to_dict())
     places = places_of(SPECIAL, 40)
     encoder = Bert(settings, len(places))
     heads = {
@@ -60,7 +61,7 @@ def made(kind: str, name: str) -> tuple[Any, HeadedEncoder, bert.BertShape]:
         "tagging": lambda: Tagger(settings.hidden_size, 4, 0.0),
     }
     ours = HeadedEncoder(encoder, {head: heads[head]() for head in KINDS[kind]})
-    tensors = bert.import_tensors(saved(theirs), settings, places, shape, "here")
+    tensors = BERT.import_tensors(saved(theirs), settings, places, shape, "here")
     ours.load_state_dict(tensors, strict=True)
     return theirs, ours.eval(), shape
 
@@ -131,16 +132,16 @@ def test_outputs_are_the_same(kind: str, name: str) -> None:
 def test_tensors_and_fields_come_back(kind: str, name: str) -> None:
     theirs, ours, shape = made(kind, name)
     settings = ours.encoder.settings
-    assert isinstance(settings, bert.BertSettings)
-    shape = bert.shape_for(shape.heads)
+    assert isinstance(settings, BertSettings)
+    shape = BERT.shape_for(shape.heads)
     tensors = dict(ours.state_dict())
-    back = bert.export_tensors(tensors, settings, places_of(SPECIAL, 40), shape)
+    back = BERT.export_tensors(tensors, settings, places_of(SPECIAL, 40), shape)
     expected = saved(theirs)
     assert set(back) == set(expected)
     for key, tensor in expected.items():
         assert torch.equal(back[key], tensor), key
     written = theirs.config.to_dict()
-    for key, value in bert.config_of(settings, shape).items():
+    for key, value in BERT.config_of(settings, shape, places_of(SPECIAL, 40)).items():
         assert value == written[key], key
 
 
@@ -153,8 +154,8 @@ def test_old_names_and_ties_written_out_are_read() -> None:
         for key, tensor in theirs.state_dict().items()
     }
     older["bert.embeddings.position_ids"] = torch.arange(300)[None]
-    settings = bert.settings_of(theirs.config.to_dict(), "here")
-    again = bert.import_tensors(older, settings, places_of(SPECIAL, 40), shape, "here")
+    settings = BERT.settings_of(theirs.config.to_dict(), "here")
+    again = BERT.import_tensors(older, settings, places_of(SPECIAL, 40), shape, "here")
     for key, tensor in ours.state_dict().items():
         assert torch.equal(again[key], tensor), key
 
@@ -178,15 +179,15 @@ def test_a_field_without_counterpart_stops_with_its_name(
     changed: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        bert.settings_of(config_of("plain").to_dict() | changed, "here/config.json")
+        BERT.settings_of(config_of("plain").to_dict() | changed, "here/config.json")
 
 
 def test_shapes_that_do_not_fit_are_one_line() -> None:
     theirs, _, shape = made("BertModel", "plain")
     given = saved(theirs)
-    settings = bert.settings_of(theirs.config.to_dict() | {"vocab_size": 41}, "here")
+    settings = BERT.settings_of(theirs.config.to_dict() | {"vocab_size": 41}, "here")
     with pytest.raises(UserError, match=r"word_embeddings.*\[40, 12\], but config.json gives \[41"):
-        bert.import_tensors(given, settings, places_of(SPECIAL, 41), shape, "here")
-    both = bert.BertShape({"classification": 2, "tagging": 3}, pooler=True)
+        BERT.import_tensors(given, settings, places_of(SPECIAL, 41), shape, "here")
+    both = EncoderShape({"classification": 2, "tagging": 3}, pooler=True)
     with pytest.raises(UserError, match="heads classification, tagging"):
-        bert.config_of(settings, both)
+        BERT.config_of(settings, both, places_of(SPECIAL, 41))

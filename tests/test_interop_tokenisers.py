@@ -1,9 +1,12 @@
 """Imported vocabularies against the tokenisers of transformers, on any text."""
 
+import base64
 import functools
 import json
+import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import transformers
@@ -17,16 +20,46 @@ from heedful.data.imported_vocabulary import ImportedVocabulary
 from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.tokeniser_files import find_special, read_files
 from heedful.data.vocabularies import encode_words, save_vocabulary
-from interop_help import TEXTS, save_bytes, save_wordpiece
+from heedful.interop.tokeniser_class import check_tokeniser
+from interop_help import (
+    TEXTS,
+    save_bytes,
+    save_pegasus_tokeniser,
+    save_roberta,
+    save_t5_tokeniser,
+    save_unigram,
+    save_wordpiece,
+)
 
 WORDS = st.sampled_from(
-    [*" ".join(TEXTS[:4]).split(), "[MASK]", "##s", "ﬁ", "é", "東京", "\t", "xyzzy"]
+    [
+        *" ".join(TEXTS[:4]).split(),
+        "[MASK]",
+        "##s",
+        "ﬁ",
+        "é",
+        "東京",
+        "\t",
+        "xyzzy",
+        "<mask>",
+        "<|endoftext|>",
+        "``",
+        "▁",
+    ]
 )
 ANY_TEXT = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
     st.lists(WORDS, max_size=12).map(" ".join),
 )
-KINDS = ["wordpiece", "wordpiece-cased", "wordpiece-old", "bytes", "bytes-prefix", "bytes-old"]
+KINDS = [
+    *("wordpiece", "wordpiece-cased", "wordpiece-old", "bytes", "bytes-prefix", "bytes-old"),
+    *("roberta", "roberta-prefix", "roberta-old", "roberta-plain-old"),
+    *("xlm-roberta", "albert", "albert-cased", "t5", "pegasus", "pegasus-plain"),
+]
+
+
+GENERATING = ("bytes", "t5", "pegasus")
+"""Tokenisers of models that generate texts."""
 
 
 @functools.cache
@@ -34,6 +67,18 @@ def made(kind: str) -> tuple[Path, transformers.PreTrainedTokenizerBase, Importe
     folder = Path(tempfile.mkdtemp())
     if kind.startswith("wordpiece"):
         tokens = save_wordpiece(folder, lower=kind != "wordpiece-cased")
+    elif kind.startswith("roberta"):
+        prefix, stripped = kind == "roberta-prefix", not kind.startswith("roberta-plain")
+        tokens = save_roberta(folder, stripped=stripped, add_prefix_space=prefix)
+    elif kind == "xlm-roberta":
+        tokens = save_unigram(folder)
+    elif kind.startswith("albert"):
+        cased = kind == "albert-cased"
+        tokens = save_unigram(folder, albert=True, do_lower_case=not cased, keep_accents=cased)
+    elif kind == "t5":
+        tokens = dict.fromkeys(map(str, range(save_t5_tokeniser(folder))), 0)
+    elif kind.startswith("pegasus"):
+        tokens = save_pegasus_tokeniser(folder, mapped=kind == "pegasus")
     else:
         tokens = save_bytes(folder, add_prefix_space=kind == "bytes-prefix")
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
@@ -47,8 +92,14 @@ def made(kind: str) -> tuple[Path, transformers.PreTrainedTokenizerBase, Importe
             (folder / "vocab.json").write_text(json.dumps(described["vocab"]))
             lines = ["#version: 0.2", *(" ".join(pair) for pair in described["merges"])]
             (folder / "merges.txt").write_text("\n".join(lines) + "\n")
+        if kind == "roberta-old":  # its settings say that the space before a mask belongs to it
+            mask = {"content": "<mask>", "lstrip": True, "normalized": False, "rstrip": False}
+            mask |= {"single_word": False, "__type": "AddedToken"}
+            given = json.loads((folder / "tokenizer_config.json").read_text())
+            (folder / "tokenizer_config.json").write_text(json.dumps({**given, "mask_token": mask}))
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
     files = read_files(folder)
-    special = find_special(files, str(folder))
+    special = find_special(files, str(folder), encoder=not kind.startswith(GENERATING))
     return folder, theirs, ImportedVocabulary(files, special, len(tokens) + 3, str(folder))
 
 
@@ -64,6 +115,14 @@ def test_ids_are_those_of_transformers_in_our_order(kind: str, text: str) -> Non
     expected = in_ours(ours, theirs(text, add_special_tokens=False)["input_ids"])
     assert ours.encode(text) == expected
     assert ours.encode_batch([text, "the"])[0] == expected
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("roberta")])
+def test_the_space_before_a_mask_is_where_transformers_has_it(kind: str) -> None:
+    _, theirs, ours = made(kind)
+    for text in ("The <mask> sat", "<mask>", "a  <mask>  b<mask>c <mask>"):
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert ours.encode(text) == in_ours(ours, expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,7 +168,7 @@ def test_added_tokens_are_text_as_they_are(tmp_path: Path) -> None:
     theirs.add_tokens(["né", "<|user|>"])
     theirs.save(str(tmp_path / "tokenizer.json"))
     files = read_files(tmp_path)
-    ours = ImportedVocabulary(files, find_special(files, "here"), 400)
+    ours = ImportedVocabulary(files, find_special(files, "here", encoder=False), 400)
     tokens = ours.encode("a né<|user|>b")
     assert ours.decode(tokens) == "a né<|user|>b"
     assert "né" in ours.pieces(tokens)
@@ -158,5 +217,105 @@ def test_wrong_files_are_one_line(tmp_path: Path) -> None:
     described = json.loads((folder / "tokenizer.json").read_text())
     described["model"] = {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 0}
     described["added_tokens"] = []
-    with pytest.raises(UserError, match="'Unigram'; WordPiece, byte-level BPE, and"):
+    with pytest.raises(UserError, match="'Unigram'; WordPiece, byte-level BPE and Unigram with"):
         find_special({"tokenizer.json": json.dumps(described).encode()}, "here")
+    described["model"] = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
+    with pytest.raises(UserError, match="'WordLevel'; WordPiece, byte-level BPE and Unigram are"):
+        find_special({"tokenizer.json": json.dumps(described).encode()}, "here")
+
+
+def charsmap(*texts: str, size: int = 4) -> str:
+    content = size.to_bytes(4, "little") + b"\0" * 4 + "\0".join(texts).encode()
+    return base64.b64encode(content).decode()
+
+
+BROKEN = [
+    ({"model": {"vocab": [["a", "b"]]}}, "not a list of pieces with their scores"),
+    ({"model": {"vocab": []}}, "not a list of pieces with their scores"),
+    ({"model": {"vocab": [["a" * 1001, 0.0]]}}, "has 1,001 characters"),
+    ({"model": {"unk_id": 4000}}, "unk_id = 4000 is not the number of a piece"),
+    ({"model": {"unk_id": None}}, "unk_id = None"),
+    ({"model": {"byte_fallback": True}}, "byte_fallback = true"),
+    ({"normalizer": {"precompiled_charsmap": "?"}}, "precompiled_charsmap is damaged"),
+    ({"normalizer": {"precompiled_charsmap": ""}}, "precompiled_charsmap is damaged"),
+    ({"normalizer": {"precompiled_charsmap": charsmap("a", size=400)}}, "its trie has 400 bytes"),
+    ({"normalizer": {"precompiled_charsmap": charsmap("a", size=0)}}, "its trie has 0 bytes"),
+    ({"normalizer": {"precompiled_charsmap": charsmap("a", "b" * 65)}}, "a character by 65 bytes"),
+    (
+        {"pre_tokenizer": {"pretokenizers": [{"type": "Metaspace", "replacement": "aa"}]}},
+        "not supp",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), BROKEN)
+def test_a_damaged_unigram_is_one_line(changed: dict[str, Any], message: str) -> None:
+    folder = made("xlm-roberta")[0]
+    described = json.loads((folder / "tokenizer.json").read_text())
+    for part, values in changed.items():
+        described[part] |= values
+    with pytest.raises(UserError, match=message) as found:
+        find_special({"tokenizer.json": json.dumps(described).encode()}, "here")
+    assert "\n" not in str(found.value)
+
+
+def test_a_step_that_makes_texts_longer_is_refused_or_allowed_once() -> None:
+    folder = made("albert")[0]
+    described = json.loads((folder / "tokenizer.json").read_text())
+    steps = described["normalizer"]["normalizers"]
+    [charmap] = [step for step in steps if step["type"] == "Precompiled"]
+    for more, message in (
+        (charmap, "Precompiled 2 times"),
+        ({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}, "not supported"),
+        ({"type": "Replace", "pattern": {"String": "``"}, "content": "aaa"}, "not supported"),
+    ):
+        longer = {**described, "normalizer": {"type": "Sequence", "normalizers": [*steps, more]}}
+        with pytest.raises(UserError, match=message):
+            find_special({"tokenizer.json": json.dumps(longer).encode()}, "here")
+
+
+LOWER = {"type": "Lowercase"}
+OTHER_THAN_THE_CLASS: list[tuple[str, str, Any, str]] = [
+    ("xlm-roberta", "normalizer", LOWER, r"normalizers \['Lowercase'\]"),
+    ("t5", "normalizer", LOWER, r"normalizers \['Lowercase'\]"),
+    ("albert", "normalizer", None, r"normalizers \[\]"),
+    ("pegasus", "normalizer", None, r"normalizers \[\]"),
+    ("t5", "pre_tokenizer", {"prepend_scheme": "never"}, 'prepend_scheme = "never"'),
+    ("pegasus", "pre_tokenizer", {"prepend_scheme": "first"}, 'prepend_scheme = "first"'),
+    ("t5", "model", {"unk_id": 0}, "unk_id = 0"),
+]
+
+
+@pytest.mark.parametrize(("kind", "part", "value", "message"), OTHER_THAN_THE_CLASS)
+@pytest.mark.parametrize("named", [True, False])
+def test_what_the_class_would_not_build_is_refused(
+    kind: str, part: str, value: Any, message: str, named: bool
+) -> None:
+    files = read_files(made(kind)[0])
+    if not named:  # the class is that of the model
+        written = json.loads(files["tokenizer_config.json"])
+        written.pop("tokenizer_class")
+        files["tokenizer_config.json"] = json.dumps(written).encode()
+    config = {"model_type": kind}
+    check_tokeniser(files, config, "here")
+    described = json.loads(files["tokenizer.json"])
+    if part == "normalizer":
+        described[part] = value
+    else:
+        (described[part].get("pretokenizers") or [described[part]])[-1].update(value)
+    files["tokenizer.json"] = json.dumps(described).encode()
+    with pytest.raises(UserError, match=message) as caught:
+        check_tokeniser(files, config, "here")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta", "pegasus", "pegasus-plain"])
+def test_500_strange_strings_have_the_same_tokens(kind: str) -> None:
+    _, theirs, ours = made(kind)
+    rng = random.Random(4)
+    blocks = [(0, 0x250), (0x300, 0x370), (0x600, 0x700), (0x2000, 0x2070), (0x2580, 0x25A0)]
+    blocks += [(0x3040, 0x3100), (0xF900, 0xFB50), (0xFDF0, 0xFE10), (0x1F300, 0x1F650)]
+    for _ in range(500):
+        text = "".join(chr(rng.randrange(*rng.choice(blocks))) for _ in range(rng.randrange(40)))
+        expected = in_ours(ours, theirs(text, add_special_tokens=False)["input_ids"])
+        assert ours.encode(text) == expected, ascii(text)

@@ -231,7 +231,7 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused("has no config.json", tmp_path / "empty")
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "led"}))
-    refused("model_type = 'led' is not supported; supported are bart, bert, gpt2, marian")
+    refused("model_type = 'led' is not supported; supported are albert, bart, bert, dist")
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
     refused("only 100 rows")
     (folder / "config.json").write_text(json.dumps(config | {"d_model": 48}))

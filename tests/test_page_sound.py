@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from heedful.inference import Axis, Media, Trace
+from heedful.inference import AttentionMap, Axis, Media, Trace, make_trace
 from heedful.serving import make_application
 from heedful.viewing.page import export_html
 from page_help import CHROMIUM, needs_browser, opened, pixels, sound_axis
@@ -356,6 +356,27 @@ def test_a_token_plays_the_part_that_it_attends_to(chromium: Any, listened: str,
     _, begin, length, _ = parts[2]  # one frame of 0.025 s at the end
     assert begin == pytest.approx(SECONDS - 0.15)
     assert length == pytest.approx(0.15)
+
+
+def test_posteriors_are_views_beside_attention_and_alone(chromium: Any, tmp_path: Path) -> None:
+    """An alignment that is no attention: Steps shows it if there is no attention."""
+    axes = {"written": Axis("tokens", TOKENS, steps=True), "sound": sound_axis(FRAMES, SECONDS)}
+    own = AttentionMap("ctc", "written", "sound", WEIGHTS * 3, "posterior")
+    attention = AttentionMap("decoder", "written", "sound", WEIGHTS.roll(20, -1))
+    for maps, place in (([own], 20), ([attention, own], 40), ([own, attention], 40)):
+        export_html(make_trace(axes, maps, title="beeps"), tmp_path / "view.html")
+        with opened(chromium, (tmp_path / "view.html").as_uri()) as it:
+            it.tab("steps")
+            it.page.click(token(1))
+            said = it.page.inner_text(".heed-axis-view .heed-readout >> visible=true")
+            begin = float(said.removeprefix("Largest: ").split(" ")[0])
+            assert begin == pytest.approx(place * 0.025, abs=0.006)
+            it.tab("heads")
+            offered = it.page.locator("main > :not([hidden]) select option").all_inner_texts()
+            assert "Posterior: written over sound" in offered
+            it.page.select_option("main > :not([hidden]) select", "posterior written sound")
+            it.page.wait_for_selector("h3 >> text=Posterior: written over sound: ctc")
+            assert not it.page.is_visible("text=Remove this head")
 
 
 def test_a_click_on_the_picture_plays_from_there(chromium: Any, listened: str) -> None:

@@ -23,12 +23,13 @@ from heedful.data.vocabularies import VocabularySettings, encode_words, train_vo
 from heedful.data.vocabulary import Vocabulary
 from heedful.decoding import SearchOptions
 from heedful.inference import Axis, Trace
-from heedful.inference.classifier import Classifier, Text
+from heedful.inference.classifier import Classifier
 from heedful.inference.explaining import Reason, explain
 from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
 from heedful.inference.sliding_windows import spans
 from heedful.inference.tagger import Tagger
+from heedful.inference.text_reader import Text
 from heedful.models import build_encoder
 from heedful.models.bert import Bert, BertSettings, MaskedHead
 from heedful.models.decomposable import DecomposableSettings

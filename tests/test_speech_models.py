@@ -22,6 +22,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "Transformer": {"kind": "transformer", "outputs": "both"},
     "rotary": {"kind": "transformer", "positions": "rotary", "tied_embeddings": "none"},
     "Transformer, CTC": {"kind": "transformer", "outputs": "ctc"},
+    "Conformer": {"kind": "transformer", "encoder": "conformer", "outputs": "both",
+                  "kernel_size": 3},
+    "Conformer, rotary": {"kind": "transformer", "encoder": "conformer", "positions": "rotary",
+                          "kernel_size": 5, "outputs": "ctc"},
 }  # fmt: skip
 SPELLING = [name for name, own in MODELS.items() if own.get("outputs") != "ctc"]
 

@@ -144,7 +144,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
     ("gpt", {}, ["context=50", "model.max_length=40"], "context 50 is more than model.max_length"),
     ("gpt", {}, ["data.sentences=en"], "data.sentences is for masked tokens"),
     ("classification", {}, ["training.penalty=0.1"], "model.pooling = 'structured'"),
-    ("frozen", {}, ["training.penalty=0.1"], "training.penalty needs a classification task"),
+    ("frozen", {}, ["training.penalty=0.1"], "training.penalty needs a task of whole texts"),
     ("masked", {}, ["tokeniser.mask=false"], "masked tokens need tokeniser.mask = true"),
     ("masked", {}, ["training.label_smoothing=0.1"], "training.label_smoothing is for labels"),
     ("alone", {}, ["training.choose_by=next_accuracy"], "needs masking.next_sentence = true"),
@@ -229,7 +229,7 @@ def test_what_is_wrong_in_a_recipe_or_its_data(
 OPTION_MISTAKES: list[tuple[Command, str]] = [
     (
         ["--task", "tag", "--label", "x", "--data", "tagged.tsv"],
-        "--label is for --task classify, not for tag",
+        "--label is for --task classify or regression, not for tag",
     ),
     ([*CLASSIFY, "labelled.tsv", "--from", "en"], "--from is for --task translate or align"),
     ([*CLASSIFY, "labelled.tsv", "--label", "colour"], "there is no column 'colour'; known names"),

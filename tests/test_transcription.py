@@ -19,14 +19,17 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
-from heedful.cli import evaluate, predict, task_commands, view
+from heedful.cli import evaluate, plot, predict, task_commands, view
 from heedful.cli import train as train_command
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
 from heedful.data.readers.sounds import Sound, as_uri, quiet_cuts, read_clips, read_sound
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding import ShallowFusion
-from heedful.models import TensorState
+from heedful.decoding.ctc import log_probability, prefix_search
+from heedful.inference import Trace
+from heedful.models import Sounds, TensorState
+from heedful.models.speech import BLANK
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import Heard, heard_in
@@ -108,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def invoke(*arguments: str, **how: Any) -> Any:
     app = typer.Typer()
-    for one in (task_commands, evaluate, predict, train_command, view):
+    for one in (task_commands, evaluate, plot, predict, train_command, view):
         one.register(app)
     return CliRunner().invoke(app, list(arguments), **how)
 
@@ -218,10 +221,72 @@ def test_the_trace_is_over_time(folder: Path, tmp_path: Path) -> None:
     assert "--trace needs one recording" in str(wrong.exception)
 
 
+def test_the_trace_says_where_ctc_places_each_word(folder: Path, tmp_path: Path) -> None:
+    """Beside attention: the occupations given the text, and END after it."""
+    reader, rng = heedful.load(folder / "run"), np.random.default_rng(12)
+    words = ["low", "high", "mid"]
+    samples, starts = spoken(rng, words)
+    soundfile.write(tmp_path / "new.wav", samples, RATE)
+    recording = heard_in(str(tmp_path / "new.wav"))
+    trace = reader.trace(recording)
+    found = trace["ctc"]
+    assert (found.kind, found.query_axis, found.key_axis) == ("posterior", "target", "time")
+    assert trace.decided == [*words, "</s>"]
+    assert found.weights.shape == trace["decoder.attention"].weights.shape
+    middles = found.weights[0, :3].argmax(1) * reader.seconds + reader.seconds / 2
+    for middle, start in zip(middles.tolist(), starts, strict=True):
+        assert start - 0.1 < middle < start + TONE + 0.1
+    assert float(found.weights.sum(1).max()) <= 1 + 1e-6  # blanks have the rest
+    assert found.weights[0, :3].sum(1).min() >= 1 - 1e-6  # each word has a position
+    assert float(found.weights[0, 3, -1]) + float(found.weights[0, 2, -1]) == pytest.approx(1)
+    trace.save(tmp_path / "t.safetensors")
+    assert Trace.load(tmp_path / "t.safetensors")["ctc"].kind == "posterior"
+    drawn = invoke("view", str(folder / "run"), str(tmp_path / "new.wav"), "-o",
+                   str(tmp_path / "view.html"))  # fmt: skip
+    assert drawn.exit_code == 0, drawn.output
+    plotted = invoke("plot", str(folder / "run"), str(tmp_path / "new.wav"), "--map", "?")
+    assert plotted.stdout.split()[-1] == "ctc", plotted.output
+
+
+def test_probabilities_of_ctc_alone(folder: Path, tmp_path: Path) -> None:
+    """Decisions are the tokens; their log-probabilities are those of the text, with gradients."""
+    training = {**RECIPE["training"], "max_steps": 30, "validate_every": 30}
+    for kind in ("recurrent", "transformer"):
+        own = {"kind": kind, "outputs": "ctc", "hidden_size": 16, "dropout": 0.0}
+        if kind == "recurrent":
+            own |= {"encoder_size": 16, "encoder_layers": 1, "pyramid_layers": 0}
+        else:
+            own |= {"layers": 1, "ffn_size": 16, "heads": 2, "convolutions": 1}
+        recipe = {**RECIPE, "model": own, "training": {**training, "choose_by": "loss"}}
+        assert heedful.train(recipe, tmp_path / kind, data=folder)
+        reader = heedful.load(tmp_path / kind)
+        recording = heard_in(str(folder / "test0.wav"))
+        trace = reader.trace(recording)
+        [part] = recording.parts(reader.features, 1.8)
+        with torch.inference_mode():
+            sounds = Sounds(part.features[None], torch.tensor([len(part.features)]))
+            emissions = reader.model.emissions(reader.model.listen(sounds))[0]
+        tokens = reader.vocabulary.encode(trace.title)
+        assert trace.decided == [*reader.vocabulary.pieces(tokens), "</s>"]
+        expected = log_probability(emissions, tokens, BLANK)
+        assert sum(trace.log_probabilities) == pytest.approx(expected, rel=1e-4)
+        names = [one.name for one in trace.maps]
+        assert "ctc" in names
+        gradients = [name for name in names if "×" in name]
+        assert bool(gradients) == (kind == "transformer")
+        assert all(float(trace[name].weights.abs().sum()) > 0 for name in gradients)
+    weighed = invoke("transcribe", str(tmp_path / "recurrent"), str(folder / "test0.wav"),
+                     "--ctc-weight", "0.3")  # fmt: skip
+    assert "--ctc-weight needs CTC beside a decoder: model.outputs = 'both'" in str(
+        weighed.exception
+    )
+
+
 @pytest.mark.parametrize(
     "model",
     [{"kind": "recurrent", "outputs": "ctc"}, {"kind": "transformer", "outputs": "both"},
-     {"kind": "recurrent", "attention": "none"}, {"kind": "transformer", "outputs": "ctc"}],
+     {"kind": "recurrent", "attention": "none"}, {"kind": "transformer", "outputs": "ctc"},
+     {"kind": "transformer", "encoder": "conformer", "kernel_size": 5, "outputs": "both"}],
 )  # fmt: skip
 def test_other_models_train_resume_and_transcribe(
     folder: Path, tmp_path: Path, model: dict[str, Any]
@@ -274,22 +339,14 @@ def test_the_loss_is_a_weighted_sum(folder: Path) -> None:
         logits = model.logits(model.spell(heard, torch.tensor([[2, *tokens]])))
         labels = torch.tensor([*tokens, 3])
         attention += F.cross_entropy(logits[0], labels, reduction="sum").item()
-        ctc -= heedful_ctc(model.emissions(heard)[0], tokens)
+        ctc -= log_probability(model.emissions(heard)[0], tokens, BLANK)
     assert float(loss.parts["loss"]) == pytest.approx(attention, rel=1e-4)
     assert float(loss.parts["ctc"]) == pytest.approx(ctc, rel=1e-4)
     assert float(loss.total) == pytest.approx(0.7 * attention + 0.3 * ctc, rel=1e-4)
 
 
-def made_sounds(batch: ColumnBatch) -> Any:
-    from heedful.models import Sounds
-
+def made_sounds(batch: ColumnBatch) -> Sounds:
     return Sounds(batch["frames"].padded(), batch["frames"].lengths)
-
-
-def heedful_ctc(emissions: Any, tokens: list[int]) -> float:
-    from heedful.decoding.ctc import log_probability
-
-    return log_probability(emissions, tokens, 0)
 
 
 def test_masks_change_training_only(folder: Path) -> None:
@@ -514,6 +571,8 @@ def test_wrong_recipes() -> None:
         ({"training": {"choose_by": "word_error", "validation_sounds": 0}}, "validation_sounds"),
         ({"model": {"kind": "recurrent", "outputs": "ctc"}, "decoding": {"sample": True}},
          "needs a decoder"),
+        ({"model": {"kind": "recurrent", "outputs": "ctc"}, "decoding": {"ctc_weight": 0.3}},
+         "decoding.ctc_weight needs CTC beside a decoder: model.outputs = 'both', not 'ctc'"),
         ({"data": {**RECIPE["data"], "features": {"kind": "mfcc", "coefficients": 90}}}, "exceeds"),
         ({"data": {**RECIPE["data"], "features": {"kind": "mfcc"}}, "training": {"warp": {}}},
          "needs bands"),
@@ -586,6 +645,48 @@ def test_the_page_transcribes_a_recording_that_is_chosen(
         assert seconds == pytest.approx(max(0.15, end - start), abs=0.02)
         it.page.click("text=Steps")
         it.page.locator(".heed-token-strip button").first.wait_for()
+
+
+# CTC in the search
+
+
+def test_ctc_is_weighed_in_the_search(folder: Path) -> None:
+    run, names = str(folder / "run"), [str(folder / f"test{number}.wav") for number in range(4)]
+    alone = invoke("transcribe", run, *names)
+    zero = invoke("transcribe", run, *names, "--ctc-weight", "0", "--json")
+    plain = invoke("transcribe", run, *names, "--json")
+    assert zero.exit_code == 0, zero.exception
+    assert zero.stdout == plain.stdout
+    reader = heedful.load(folder / "run")
+    recordings = [heard_in(name) for name in names]
+    by_decoder = reader.predict(recordings)
+    found = {}
+    for weight in (0.3, 1.0):
+        options = {"ctc_weight": weight, "length_penalty": 0.0, "beam": 8}
+        reader.options = reader.options.model_copy(update=options)
+        found[weight] = reader.predict(recordings)
+    # Each text of the joint search is as probable by both, weighed, as that of the decoder alone.
+    own, model = reader.vocabulary, reader.model
+    for recording, joint, one, by_ctc in zip(recordings, found[0.3], by_decoder, found[1.0],
+                                             strict=True):  # fmt: skip
+        [part] = recording.parts(reader.features, 1.8)
+        with torch.inference_mode():
+            heard = model.listen(Sounds(part.features[None], torch.tensor([len(part.features)])))
+            emissions = model.emissions(heard)[0]
+
+            def scored(text: str, heard: Any = heard, emissions: Any = emissions) -> float:
+                tokens = own.encode(text)
+                likely = model.logits(model.spell(heard, torch.tensor([[BEGIN, *tokens]])))
+                chosen = likely[0].log_softmax(1)[range(len(tokens) + 1), [*tokens, END]].sum()
+                return 0.3 * log_probability(emissions, tokens, BLANK) + 0.7 * float(chosen)
+
+            assert joint.log_probability == pytest.approx(scored(joint.text), abs=1e-4)
+            assert joint.log_probability >= scored(one.text) - 1e-4
+            expected = prefix_search(emissions, BLANK, beam=20)[0]
+        assert by_ctc.text == own.decode(expected.tokens)
+        exact = log_probability(emissions, expected.tokens, BLANK)
+        assert by_ctc.log_probability == pytest.approx(exact, abs=1e-4)
+    assert alone.stdout.splitlines() == [one.text for one in by_decoder]
 
 
 # A language model

@@ -25,6 +25,7 @@ LOOP = {
 WORDS = {"kind": "words", "vocabulary_size": 60}
 BERT = {"layers": 2, "hidden_size": 16, "ffn_size": 16, "heads": 2, "max_length": 40}
 LABELLED = {"train": "labelled.tsv", "validation": "labelled-held.tsv"}
+RATED = {"train": "rated.tsv", "validation": "rated-held.tsv", "label": "number"}
 PAIRS = {"train": "pairs.tsv", "validation": "pairs-held.tsv", "text": ["first", "second"]}
 TAGGED = {"train": "tagged.tsv", "validation": "tagged-held.tsv"}
 DOCUMENTS = {"train": "documents.txt", "validation": "documents-held.txt"}
@@ -44,6 +45,14 @@ def encoder(task: str, data: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 MASKED = encoder("masked", DOCUMENTS, tokeniser={**WORDS, "mask": True})
+XLNET = {**BERT, "kind": "xlnet"}
+PERMUTATION = encoder(
+    "permutation",
+    DOCUMENTS,
+    tokeniser={**WORDS, "mask": True},
+    model=XLNET,
+    permutation={"memory": 7},
+)
 LANGUAGE = {
     "task": "language-model",
     "seed": 5,
@@ -55,6 +64,7 @@ LANGUAGE = {
 RECIPES: dict[str, dict[str, Any]] = {
     "classification": encoder("classification", LABELLED),
     "pairs": encoder("classification", PAIRS),
+    "rated": encoder("regression", RATED),
     "compared": encoder(
         "classification",
         PAIRS,
@@ -108,6 +118,23 @@ RECIPES: dict[str, dict[str, Any]] = {
     "tagging": encoder("tagging", TAGGED),
     "masked": MASKED,
     "alone": {**MASKED, "masking": {"next_sentence": False, "whole_word": True}},
+    "permutation": PERMUTATION,
+    "in one segment": {
+        **PERMUTATION,
+        "permutation": {"one_in": 2, "longest_span": 1, "pairs": False},
+    },
+    "xlnet": encoder("classification", LABELLED, model={**XLNET, "begin": "last"}),
+    "ordered": {
+        **MASKED,
+        "masking": {"sentence_order": True},
+        "model": {**BERT, "embedding_size": 6, "shared_layers": True},
+    },
+    "replaced": {
+        **MASKED,
+        "task": "replaced",
+        "model": {**BERT, "embedding_size": 6, "pooler": "gelu"},
+        "replacing": {"generator_size": 0.5, "generator_layers": 1},
+    },
     "gpt": {**LANGUAGE, "model": {"layers": 1, "hidden_size": 16, "heads": 2}},
     "lstm": {
         **LANGUAGE,
@@ -133,6 +160,11 @@ def sentence(rng: random.Random) -> list[str]:
     ]
 
 
+def _rated(words: list[str]) -> str:
+    """A text and a number: twice the number of the colour, and the number of the verb."""
+    return f"{' '.join(words)}\t{10 + 2 * COLOURS.index(words[1]) + VERBS.index(words[3])}"
+
+
 def write_data(folder: Path) -> None:
     """Write the files that the recipes name: the colour is the label of a text."""
     rng = random.Random(1)
@@ -147,6 +179,7 @@ def write_data(folder: Path) -> None:
         documents = ["\n".join(" ".join(sentence(rng)) for _ in range(4)) for _ in range(count)]
         for file, lines in (
             (f"labelled{name}.tsv", ["text\tlabel", *labelled]),
+            (f"rated{name}.tsv", ["text\tnumber", *map(_rated, texts)]),
             (f"pairs{name}.tsv", ["first\tsecond\tlabel", *pairs]),
             (f"tagged{name}.tsv", tagged[:16]),
             (f"documents{name}.txt", ["\n\n".join(documents[: max(4, count // 4)])]),

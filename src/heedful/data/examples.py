@@ -37,6 +37,28 @@ class Labelled(NamedTuple):
         return "\t".join(self.texts)
 
 
+class Rated(NamedTuple):
+    """A text or a pair of texts, and a number."""
+
+    texts: tuple[str, ...]
+    value: float
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Empty: a number is not a class."""
+        return ()
+
+    @property
+    def identity(self) -> str:
+        """The key for splitting: examples with the same first text are in the same part."""
+        return self.texts[0]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "\t".join(self.texts)
+
+
 class Tagged(NamedTuple):
     """The words of a sentence and a tag for each; the tag is empty for a word without one."""
 
@@ -90,7 +112,7 @@ class Document(str):
         return self
 
 
-Example = Labelled | Tagged | Document
+Example = Labelled | Rated | Tagged | Document
 """An example of a task for single texts."""
 
 

@@ -5,7 +5,6 @@ order. The tokeniser's files are stored byte for byte, so that they can be expor
 does the encoding.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,9 +17,10 @@ from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
 from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
-from heedful.data.subwords import MARKER, refuse_surrogates
+from heedful.data.subwords import refuse_surrogates
 from heedful.data.tokeniser import words_of_spans
 from heedful.data.tokeniser_files import FILES, family_of, hash_of, read_kept, read_tokenizer
+from heedful.data.tokenizer_json import METASPACE
 from heedful.data.vocabularies import FORMAT, INDEX
 
 KIND = "imported"
@@ -138,8 +138,9 @@ class ImportedVocabulary:
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode ``tokens``; PAD, BEGIN, END and the mask give no text.
 
-        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD. WordPiece does not
-        store spaces around punctuation: decoding puts one before each word and mark.
+        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD. Unigram puts a space
+        before each word, and the first is removed. WordPiece does not store spaces around
+        punctuation: decoding puts one before each word and mark.
         """
         text = b"".join(self._spans[int(token)] for token in tokens).decode("utf-8", "replace")
         return text if self.family == "bytes" else text.removeprefix(" ")
@@ -216,16 +217,13 @@ class ImportedVocabulary:
             return b""
         if self.family == "wordpiece":
             return (piece[2:] if piece.startswith("##") else f" {piece}").encode()
-        if self.family == "unigram":
-            if _BYTE.fullmatch(piece):
-                return bytes([int(piece[3:5], 16)])
-            return piece.replace(MARKER, " ").encode()
         letters = _LETTERS
         added = self.places[symbol] in self._added  # written as it is, not letter by letter
+        if self.family == "unigram":
+            return (piece if added else piece.replace(METASPACE, " ")).encode()
         if not added and all(letter in letters for letter in piece):
             return bytes(letters[letter] for letter in piece)
         return piece.encode()
 
 
 _LETTERS = bytes_of_letters()
-_BYTE = re.compile("<0x[0-9A-F]{2}>")

@@ -10,6 +10,7 @@ examples of a pool are sorted by length, and its batches are shuffled.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -48,8 +49,12 @@ class MaskedBatch:
         places: [M, 2] row and column of each chosen token, in order.
         labels: [M] the original tokens.
         next_labels: [B] 0 if the second segment follows the first, 1 if it is from another
-            document; None if rows have one segment.
+            document, or, with ``sentence_order``, comes before it; −1 for a row that has no second
+            segment; None if rows have one segment.
         weight: B.
+        draws: [M] uniform numbers from 0 to 1 that sample a replacement of each chosen token; None
+            unless tokens are replaced by a generator.
+        tokens: number of tokens of the rows, without PAD.
     """
 
     sequences: Sequences
@@ -57,22 +62,39 @@ class MaskedBatch:
     labels: Tensor
     next_labels: Tensor | None
     weight: int
+    draws: Tensor | None = None
+    tokens: int = 0
 
     def to(self, device: torch.device | str) -> "MaskedBatch":
         """The same batch on ``device``."""
         moved = [each.to(device, non_blocking=True) for each in self.sequences]
-        follows = self.next_labels
+        follows, draws = self.next_labels, self.draws
         return MaskedBatch(
             Sequences(*moved),
             self.places.to(device, non_blocking=True),
             self.labels.to(device, non_blocking=True),
             None if follows is None else follows.to(device, non_blocking=True),
             self.weight,
+            None if draws is None else draws.to(device, non_blocking=True),
+            self.tokens,
         )
 
     def split(self, count: int, fewest: int = FEWEST) -> list["MaskedBatch"]:
         """The batch is not split: its loss is a mean over masked tokens, not a sum over rows."""
         return [self]
+
+
+class RowTokens(NamedTuple):
+    """The tokens of rows, concatenated."""
+
+    tokens: Integers
+    """[n] without BEGIN and END."""
+    starts: NDArray[np.bool_]
+    """[n] whether a sentence begins at the token."""
+    row: Integers
+    """[n] the row of each token."""
+    column: Integers
+    """[n] its place in the row, where BEGIN is at 0."""
 
 
 class SentencePairs:
@@ -85,9 +107,13 @@ class SentencePairs:
         batch_tokens: maximum batch size in tokens, including padding.
         next_sentence: whether rows are pairs of segments; else they are consecutive sentences of a
             document.
+        sentence_order: whether rows are pairs of consecutive segments, half of them in the other
+            order (Lan et al. 2020, section 3.1); then without ``next_sentence``.
         whole_words: choose all tokens of a word or none.
         masked: share of chosen tokens; at least one token (or word) of each row.
         short: share of rows with a random length below ``max_tokens``.
+        replaced: whether a generator replaces the chosen tokens: all of them are masked, and the
+            batch has ``draws``.
 
     Raises:
         UserError: the vocabulary has no mask or is not that of the corpus, there is only one
@@ -105,17 +131,22 @@ class SentencePairs:
         whole_words: bool = False,
         masked: float = 0.15,
         short: float = 0.1,
+        sentence_order: bool = False,
+        replaced: bool = False,
     ) -> None:
-        room = max_tokens - (3 if next_sentence else 2)
-        _check(corpus, vocabulary, room // 2 if next_sentence else room, next_sentence)
+        if next_sentence and sentence_order:
+            raise ValueError("pairs are for next sentences or for their order, not for both")
+        self.pairs = next_sentence or sentence_order
+        room = max_tokens - (3 if self.pairs else 2)
+        _check(corpus, vocabulary, room // 2 if self.pairs else room, next_sentence)
         if not 0 < masked <= 1 or not 0 <= short <= 1 or batch_tokens < 1:
             raise ValueError(f"masked={masked}, short={short}, batch_tokens={batch_tokens}")
         self.corpus = corpus
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
-        self.next_sentence = next_sentence
-        self._rule = Rule(room, next_sentence, short)
-        self._hide = _MaskRule(vocabulary, masked, whole_words)
+        self.replaced = replaced
+        self._rule = Rule(room, self.pairs, short, sentence_order)
+        self._hide = _MaskRule(vocabulary, masked, whole_words, always=replaced)
         self._stretches = _stretches(corpus.starts)
 
     def batches(
@@ -129,10 +160,10 @@ class SentencePairs:
         Raises:
             UserError: ``position`` is invalid because the corpus or the batch size has changed.
         """
-        for after, (rows, key) in of_rank(self._order(position), rank):
+        for after, (rows, key) in of_rank(self.order(position), rank):
             yield after, self._batch(rows, key)
 
-    def _order(self, position: Position) -> Iterator[tuple[Position, tuple[Segments, str]]]:
+    def order(self, position: Position) -> Iterator[tuple[Position, tuple[Segments, str]]]:
         """The segments of each batch, and the key of its random masks."""
         seed, epoch, index = position
         pools = -(-len(self._stretches) // POOL)
@@ -171,7 +202,7 @@ class SentencePairs:
         sizes = found.sizes.sum(axis=1)
         tie = mix(np.arange(len(sizes), dtype=np.uint64), f"tie {key} {number}")
         order = np.lexsort((tie, sizes))
-        rows = self.batch_tokens // (sizes[order] + (3 if self.next_sentence else 2))
+        rows = self.batch_tokens // (sizes[order] + (3 if self.pairs else 2))
         cuts, start = [], 0
         for place, most in enumerate(rows.tolist()):
             if place > start and place - start + 1 > most:
@@ -181,7 +212,8 @@ class SentencePairs:
         turns = mix(np.arange(len(made), dtype=np.uint64), f"turn {key} {number}")
         return [made[turn] for turn in np.argsort(turns, kind="stable")]
 
-    def _batch(self, rows: Segments, key: str) -> MaskedBatch:
+    def read(self, rows: Segments) -> "RowTokens":
+        """The tokens of rows."""
         runs = np.stack([rows.first, rows.second], axis=1).reshape(-1, 2)
         sentences = ranges(runs[:, 0], runs[:, 1] - runs[:, 0])
         found = self.corpus.sentences.read("tokens", sentences)
@@ -199,19 +231,37 @@ class SentencePairs:
 
         row = run // 2
         column = 1 + inside + np.where(run % 2, rows.sizes[row, 0] + 1, 0)
+        return RowTokens(tokens, starts, row, column)
+
+    def _batch(self, rows: Segments, key: str) -> MaskedBatch:
+        tokens, starts, row, column = self.read(rows)
         chosen, put = self._hide(tokens, starts, row, key)
         labels = torch.from_numpy(tokens[chosen])
         tokens[chosen] = put
         places = torch.from_numpy(np.stack([row[chosen], column[chosen]], axis=1))
-        random = torch.from_numpy(rows.random.astype(np.int64)) if self.next_sentence else None
-        sequences = self._sequences(tokens, row, column, rows.sizes)
-        return MaskedBatch(sequences, places, labels, random, len(rows.sizes))
+        decided = rows.decided.astype(np.int64)
+        follows = torch.from_numpy(decided) if self.pairs else None
+        sequences = self.sequences(tokens, row, column, rows.sizes)
+        draws = None
+        if self.replaced:
+            draws = torch.from_numpy(Draws(len(labels), key).uniform("replace"))
+        return MaskedBatch(
+            sequences, places, labels, follows, len(rows.sizes), draws, int(sequences.lengths.sum())
+        )
 
-    def _sequences(
+    def sequences(
         self, tokens: Integers, row: Integers, column: Integers, sizes: Integers
     ) -> Sequences:
+        """Rows with BEGIN and the ENDs, of tokens [n] at a row [n] and column [n].
+
+        Args:
+            tokens: the tokens.
+            row: of each.
+            column: of each.
+            sizes: [B, 2] number of tokens of both segments of each row.
+        """
         first, second = 2 + sizes[:, 0], sizes[:, 1] + 1
-        lengths = first + second if self.next_sentence else first
+        lengths = first + second if self.pairs else first
         made = np.full((len(sizes), int(lengths.max())), PAD, np.int64)
         made[:, 0] = BEGIN
         made[row, column] = tokens
@@ -227,15 +277,17 @@ class SentencePairs:
 
 
 class _MaskRule:
-    """Chooses tokens and their replacements."""
+    """Chooses tokens and their replacements; ``always``: all of these are the mask."""
 
-    def __init__(self, vocabulary: Vocabulary, share: float, whole_words: bool) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, share: float, whole_words: bool, *, always: bool = False
+    ) -> None:
         if vocabulary.mask is None:
             raise UserError(
                 "the vocabulary has no mask; make it with one (mask = true in its settings)"
             )
         self.mask = vocabulary.mask
-        self.share = share
+        self.share, self.always = share, always
         self._begins: NDArray[np.bool_] | None = None
         if whole_words:
             self._begins = np.zeros(vocabulary.size, bool)
@@ -264,6 +316,8 @@ class _MaskRule:
             begins[1:] |= np.diff(rows[usual]) > 0
             group = np.cumsum(begins) - begins[:1].sum()
         chosen = usual[self._choose(group, rows[usual], key)]
+        if self.always:
+            return chosen, np.full(len(chosen), self.mask, tokens.dtype)
         draws = Draws(len(chosen), key)
         action = draws.uniform("action")
         others = self._usual[(draws.uniform("other") * len(self._usual)).astype(np.int64)]

@@ -5,6 +5,7 @@ a pandas DataFrame, or a row of a dataset of the package ``datasets``.
 """
 
 import json
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -120,6 +121,21 @@ def label(value: Any, name: str) -> str:
     found = text(value, name).strip()
     if not found:
         raise RowError(f"'{name}' is empty")
+    return found
+
+
+def number(value: Any, name: str) -> float:
+    """A finite number.
+
+    Raises:
+        RowError: it is something else.
+    """
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if isinstance(value, bool) or not math.isfinite(found):
+        raise RowError(f"'{name}' is {value!r}, not a number")
     return found
 
 

@@ -7,6 +7,10 @@ Differences from the paper: every sentence is in exactly one pair of an epoch, i
 or the one that follows. Such segments are never truncated. If the end of a document forces a random
 second segment, a later pair gets a true one instead, so that both halves keep their size. A random
 segment is about as long as a true one and begins with a sentence.
+
+For the order of sentences (Lan et al. 2020, section 3.1), all second segments follow the first, and
+half of the pairs are exchanged. A sentence that is left alone at the end of a document has no
+second segment.
 """
 
 from bisect import bisect_right
@@ -43,6 +47,13 @@ class Segments(NamedTuple):
     random: NDArray[np.bool_]
     """[N] whether the second segment does not follow the first."""
 
+    @property
+    def decided(self) -> Integers:
+        """[N] 1 if the second segment does not follow the first, 0 if it does, −1 if there is
+        none."""
+        label = self.random.astype(np.int64)
+        return np.where(self.second[:, 0] == self.second[:, 1], -1, label)
+
     def of(self, chosen: Integers) -> "Segments":
         """Select examples."""
         return Segments(
@@ -58,11 +69,13 @@ class Rule:
         room: maximum number of tokens of both segments.
         pairs: whether examples have a second segment.
         short: share of examples with a shorter, random length.
+        order: whether all second segments follow, and half of the pairs are exchanged.
     """
 
     room: int
     pairs: bool = True
     short: float = 0.1
+    order: bool = False
 
 
 def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str) -> Segments:
@@ -87,7 +100,10 @@ def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str
     second = np.array(cut.second, np.int64).reshape(-1, 2)
     sizes = np.array(cut.sizes, np.int64).reshape(-1, 2)
     random = np.array(cut.random, bool)
-    if random.any():
+    if rule.order:
+        first[random], second[random] = second[random], first[random].copy()
+        sizes[random] = sizes[random][:, ::-1]
+    elif random.any():
         budgets = np.array(cut.budgets, np.int64)[random]
         found = _random_runs(corpus, first[random, 0], sizes[random, 0], budgets, rule.room, draws)
         second[random], sizes[random, 1] = found
@@ -144,6 +160,9 @@ class _Cut:
                 place = end
                 continue
             end = min(max(end, place + 2), count)
+            if self.rule.order:
+                place = self._ordered(begin, ends, (place, end), number)
+                continue
             follows = end - place > 1 and self._does_follow(number)
             middle = end
             if end - place > 1:
@@ -155,6 +174,22 @@ class _Cut:
                 budget = int(self._part[number] * (target - budget))
             self._add(begin, ends, (place, middle, end if follows else middle), not follows, budget)
             place = end if follows else middle
+
+    def _ordered(self, begin: int, ends: list[int], places: tuple[int, int], number: int) -> int:
+        """Add two segments that follow each other, and return the end of the second.
+
+        Whether they are exchanged is random. The last sentence of a stretch is not left alone if
+        the segments have more than two sentences.
+        """
+        place, end = places
+        if len(ends) - 1 - end == 1 and end - place > 2:
+            end -= 1
+        middle = end
+        if end - place > 1:
+            middle = place + 1 + int(self._part[number] * (end - place - 1))
+        exchanged = middle < end and not self._follows[number]
+        self._add(begin, ends, (place, middle, end), exchanged, 0)
+        return end
 
     def _does_follow(self, number: int) -> bool:
         if self._follows[number]:

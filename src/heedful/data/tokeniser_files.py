@@ -27,25 +27,32 @@ FILES = (
 )
 """Files of a tokeniser that are kept if they exist."""
 
-_ROLES = {
-    "wordpiece": ("pad", "unk", "cls", "sep", "mask"),
-    "bytes": ("pad", "unk", "bos", "eos"),
-    "unigram": ("pad", "unk", "bos", "eos"),
+_ROLES = ("pad", "unk", "cls", "sep", "mask")
+"""The roles of PAD, UNKNOWN, BEGIN, END and the mask in encoders."""
+_GENERATING_ROLES = ("pad", "unk", "bos", "eos")
+"""The roles in models that generate texts."""
+_GENERATING = {
+    "bytes": (None, None, None, "<|endoftext|>"),
+    "unigram": ("<pad>", "<unk>", None, "</s>"),
 }
+"""Usual names in models that generate texts."""
 _SWITCHES = (
     "do_lower_case",
     "tokenize_chinese_chars",
     "strip_accents",
     "separate_vocabs",
     "add_prefix_space",
+    "keep_accents",
 )
 _ADDING = ("add_bos_token", "add_eos_token")
 """Also options for special tokens around a text, which the model adds itself."""
+_ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 _NAMES = {
-    "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-    "bytes": (None, None, None, "<|endoftext|>"),
-    "unigram": ("<pad>", "<unk>", None, "</s>"),
+    "wordpiece": (("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),),
+    "bytes": (_ROBERTA,),
+    "unigram": (_ROBERTA, ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")),
 }
+"""Usual names in encoders; if there are several, the first that are all in the vocabulary."""
 
 
 def read_kept(
@@ -118,38 +125,57 @@ def family_of(tokenizer: Tokenizer, where: str) -> str:
     if model == "Unigram" and "Metaspace" in json.dumps([described["pre_tokenizer"]]):
         return "unigram"
     raise UserError(
-        f"{where}: a tokeniser of kind '{model}'; WordPiece, byte-level BPE, and Unigram with "
+        f"{where}: a tokeniser of kind '{model}'; WordPiece, byte-level BPE and Unigram with "
         "Metaspace are supported"
     )
 
 
-def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
-    """The ids of PAD, UNKNOWN, BEGIN, END and, in WordPiece, the mask.
+def find_special(
+    files: Mapping[str, bytes], where: str, *, encoder: bool = True
+) -> list[int | None]:
+    """The ids of PAD, UNKNOWN, BEGIN, END and, if there is one, the mask.
 
     If a token has several roles, END has precedence over BEGIN, UNKNOWN and PAD.
 
+    Args:
+        files: the files of the tokeniser.
+        where: the folder, for messages.
+        encoder: whether the model is an encoder, whose texts are between ``cls_token`` and
+            ``sep_token``; in models that generate texts, ``bos_token`` and ``eos_token`` are used,
+            and there is no mask.
+
     Raises:
-        UserError: END or, in WordPiece, BEGIN or UNKNOWN is missing.
+        UserError: END is missing; or, in an encoder whose tokeniser is not of bytes, BEGIN or
+            UNKNOWN.
     """
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
     settings = read_tokeniser_settings(files, where)
-    found: list[int | None] = []
-    for role, usual in zip(_ROLES[family], _NAMES[family], strict=True):
-        name = settings.get(f"{role}_token", usual)
-        found.append(None if name is None else tokenizer.token_to_id(name))
-    needed = (UNKNOWN, BEGIN, END) if family == "wordpiece" else (END,)
-    for symbol in needed:
+    roles, usual = _roles_and_names(tokenizer.get_vocab(), family, encoder=encoder)
+    names = [settings.get(f"{role}_token", name) for role, name in zip(roles, usual, strict=True)]
+    found = [None if name is None else tokenizer.token_to_id(name) for name in names]
+    optional = family == "bytes" or roles is _GENERATING_ROLES
+    for symbol in (END,) if optional else (UNKNOWN, BEGIN, END):
         if found[symbol] is None:
-            role, usual = _ROLES[family][symbol], _NAMES[family][symbol]
             raise UserError(
-                f"{where}: the tokeniser has no {role}_token (such as {usual}); name it in "
-                "tokenizer_config.json"
+                f"{where}: the tokeniser has no {roles[symbol]}_token (such as {usual[symbol]}); "
+                "name it in tokenizer_config.json"
             )
     for symbol in (PAD, UNKNOWN, BEGIN):
         if found[symbol] in found[symbol + 1 :]:
             found[symbol] = None
     return found if len(found) <= END + 1 or found[-1] is not None else found[:-1]
+
+
+def _roles_and_names(
+    vocabulary: Mapping[str, int], family: str, *, encoder: bool
+) -> tuple[Sequence[str], Sequence[str | None]]:
+    """The roles of PAD, UNKNOWN, BEGIN, END and the mask, and their usual names."""
+    if family in _GENERATING and not encoder:
+        return _GENERATING_ROLES, _GENERATING[family]
+    known = _NAMES[family]
+    whole = (names for names in known if all(name in vocabulary for name in names))
+    return _ROLES, next(whole, known[0])
 
 
 def read_tokeniser_settings(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
@@ -200,9 +226,10 @@ def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
+    roles, names_of_roles = _roles_and_names(rows, "wordpiece", encoder=True)
     special = [
         settings.get(f"{role}_token", usual)
-        for role, usual in zip(_ROLES["wordpiece"], _NAMES["wordpiece"], strict=True)
+        for role, usual in zip(roles, names_of_roles, strict=True)
     ]
     present = [AddedToken(name, special=True) for name in special if name in names]
     tokenizer.add_special_tokens(present)
@@ -221,10 +248,25 @@ def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
         add_prefix_space=settings.get("add_prefix_space", False)
     )
     tokenizer.decoder = decoders.ByteLevel()
-    special = [settings.get(f"{role}_token") for role in _ROLES["bytes"]] + ["<|endoftext|>"]
-    present = dict.fromkeys(name for name in special if name in vocabulary)
-    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in present])
+    # RoBERTa's vocabulary has the symbol of GPT-2, too, as an ordinary token.
+    usual = _ROBERTA if all(name in vocabulary for name in _ROBERTA) else ("<|endoftext|>",)
+    given = [settings.get(f"{role}_token") for role in (*_ROLES, *_GENERATING_ROLES)]
+    present = dict.fromkeys(name for name in (*given, *usual) if name in vocabulary)
+    mask = settings.get("mask_token", usual[-1]) if _has_stripped_mask(files, where) else None
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, lstrip=name == mask) for name in present]
+    )
     return tokenizer
+
+
+def _has_stripped_mask(files: Mapping[str, bytes], where: str) -> bool:
+    """Whether the settings say that the space before a mask belongs to the mask."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        given = parse_json(files[name], f"{where}/{name}") if name in files else None
+        mask = given.get("mask_token") if isinstance(given, dict) else None
+        if isinstance(mask, dict):
+            return mask.get("lstrip") is True
+    return False
 
 
 def hash_of(content: bytes) -> str:

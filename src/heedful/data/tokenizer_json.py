@@ -5,8 +5,6 @@ panic, and chains of replacements that make a text exponentially longer. Therefo
 linear time and memory are supported.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 from heedful.basics.bounded_reading import parse_json
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_SYMBOLS
+from heedful.data.unigram_json import check_charsmap, check_unigram
 
 _NORMALIZERS = frozenset(
     {"BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Nmt"}
@@ -21,9 +20,18 @@ _NORMALIZERS = frozenset(
 _PRE_TOKENIZERS = frozenset(
     {
         *("BertPreTokenizer", "ByteLevel", "Whitespace", "WhitespaceSplit", "Punctuation"),
-        *("Digits", "UnicodeScripts", "CharDelimiterSplit", "Metaspace"),
+        *("Digits", "UnicodeScripts", "CharDelimiterSplit"),
     }
 )
+METASPACE = "▁"
+"""The character that stands for a space in the pieces of a Unigram model."""
+_REPLACED: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
+    ({"Regex": " {2,}"}, (" ", METASPACE)),
+    ({"Regex": r"\n"}, (" ",)),
+    ({"String": "``"}, ('"',)),
+    ({"String": "''"}, ('"',)),
+)
+"""Patterns of the normalizer ``Replace`` and their contents, which make no text longer."""
 _PATTERNS = frozenset(
     {
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -34,15 +42,12 @@ _PATTERNS = frozenset(
     }
 )
 """The regular expressions of GPT-2, Llama 3 and Qwen 2, which take linear time."""
-_REPLACED = frozenset({r"\n", r" {2,}"})
-"""The regular expressions that a replacement by a space may have, as in Pegasus."""
-_LONGEST_MAPPED = 256
-"""Maximum bytes that one character is mapped to; NFKC has 33 at most."""
 _MOST_STEPS = 16
 _MOST_ADDED = 10_000
 _LONGEST_ADDED = 1_000
 _LONGEST_WORD = 1_000
-"""Maximum characters of a word for WordPiece, which takes quadratic time; BERT uses 100."""
+"""Maximum characters of a word for WordPiece, which takes quadratic time; BERT uses 100. Also of a
+piece for Unigram, whose time is proportional to the longest piece."""
 
 
 def checked_tokenizer(content: bytes, where: str) -> str:
@@ -58,7 +63,10 @@ def checked_tokenizer(content: bytes, where: str) -> str:
     values = parse_json(content, where)
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
         raise UserError(f"{where}: no model; the file is damaged")
-    _check_model(values["model"], where)
+    if values["model"].get("type") == "Unigram":
+        check_unigram(values["model"], where, _LONGEST_WORD)
+    else:
+        _check_model(values["model"], where)
     added = values.get("added_tokens") or []
     _check_added(added, where)
     _check_steps(values, "normalizer", "normalizers", _NORMALIZERS, where)
@@ -80,17 +88,12 @@ def check_vocabulary(vocabulary: Any, where: str) -> None:
 
 
 def _check_model(model: Mapping[str, Any], where: str) -> None:
-    if model.get("type", "BPE") not in ("BPE", "WordPiece", "Unigram"):
+    if model.get("type", "BPE") not in ("BPE", "WordPiece"):
         raise UserError(
             f"{where}: a tokeniser of kind '{model['type']}'; WordPiece, byte-level BPE and "
             "Unigram are supported"
         )
-    pieces = model.get("vocab")
-    if model.get("type") == "Unigram" and isinstance(pieces, list):
-        if not all(isinstance(one, list) and len(one) == 2 for one in pieces):
-            raise UserError(f"{where}: a piece has no score; the file is damaged")
-        pieces = {str(piece): number for number, (piece, _) in enumerate(pieces)}
-    check_vocabulary(pieces, where)
+    check_vocabulary(model.get("vocab"), where)
     merges = model.get("merges") or []
     if not isinstance(merges, list) or len(merges) > 2 * MOST_SYMBOLS:
         raise UserError(f"{where}: the list of merges is missing or too long; the file is damaged")
@@ -129,12 +132,24 @@ def _check_steps(
         raise UserError(f"{where}: {name} is not a list of at most {_MOST_STEPS} steps")
     kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
     for kind, step in zip(kinds, steps, strict=True):
-        split = name == "pre_tokenizer" and kind == "Split" and _is_known_split(step)
-        split = split or (name == "normalizer" and _is_linear(kind, step))
-        if not split and not (isinstance(kind, str) and kind in known):
+        if name == "normalizer" and kind == "Precompiled":
+            check_charsmap(step, where)
+        elif not _is_known(step, kind, name, known):
             shown = json.dumps(step, ensure_ascii=False)[:100]
             raise UserError(f"{where}: {name} {shown} is not supported")
     _check_repeated(kinds, name, where)
+
+
+def _is_known(step: Any, kind: Any, name: str, known: frozenset[str]) -> bool:
+    """Whether a step takes linear time and does not make a text much longer."""
+    if name == "pre_tokenizer" and kind == "Split":
+        return _is_known_split(step)
+    if name == "pre_tokenizer" and kind == "Metaspace":
+        return bool(step.get("replacement") == METASPACE)
+    if name == "normalizer" and kind == "Replace":
+        contents = [own for pattern, own in _REPLACED if step.get("pattern") == pattern]
+        return bool(contents) and step.get("content") in contents[0]
+    return isinstance(kind, str) and kind in known
 
 
 def _is_known_split(step: Mapping[str, Any]) -> bool:
@@ -146,28 +161,10 @@ def _is_known_split(step: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_linear(kind: Any, step: Any) -> bool:
-    """Whether a normalizer replaces spaces, or maps characters to short strings."""
-    if kind == "Replace":
-        pattern = step.get("pattern")
-        known = isinstance(pattern, dict) and pattern.get("Regex") in _REPLACED
-        return known and step.get("content") == " "
-    if kind != "Precompiled" or not isinstance(step.get("precompiled_charsmap"), str):
-        return False
-    try:
-        content = base64.b64decode(step["precompiled_charsmap"], validate=True)
-    except binascii.Error:
-        return False
-    # The size of a trie in bytes, the trie of 32-bit numbers, and strings that end with zeros.
-    size = int.from_bytes(content[:4], "little")
-    strings = content[4 + size :]
-    whole = 0 < size <= len(content) - 4 and size % 4 == 0
-    return whole and all(len(one) <= _LONGEST_MAPPED for one in strings.split(b"\0"))
-
-
 def _check_repeated(kinds: Sequence[Any], name: str, where: str) -> None:
-    """Raise UserError for repeated byte steps; each doubles the length of non-ASCII text."""
-    if kinds.count("ByteLevel") > 1:
-        raise UserError(
-            f"{where}: {name} contains ByteLevel {kinds.count('ByteLevel')} times instead of once"
-        )
+    """Raise UserError for repeated steps that make a text longer each time."""
+    for kind in ("ByteLevel", "Precompiled", "Metaspace"):
+        if kinds.count(kind) > 1:
+            raise UserError(
+                f"{where}: {name} contains {kind} {kinds.count(kind)} times instead of once"
+            )

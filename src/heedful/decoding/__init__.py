@@ -4,6 +4,7 @@ from heedful.decoding.decodable import Decodable, Joinable, State
 from heedful.decoding.ensemble import Ensemble
 from heedful.decoding.forced_prefix import ForcedPrefix
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
+from heedful.decoding.joint_ctc import JointCtc
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.search import search, search_stream
 from heedful.decoding.search_loop import NewSources
@@ -15,6 +16,7 @@ __all__ = [
     "ForcedPrefix",
     "Hypothesis",
     "Joinable",
+    "JointCtc",
     "NewSources",
     "SearchOptions",
     "ShallowFusion",

@@ -133,3 +133,57 @@ def log_probability(emissions: Tensor, tokens: Sequence[int], blank: int) -> flo
         reduction="sum",
     )
     return -float(loss.detach())
+
+
+def occupation(emissions: Tensor, tokens: Sequence[int], blank: int) -> Tensor:
+    """Where the tokens of an output are: the probability, given the output, that its path is at a
+    state at each position, ``[2 · L + 1, S]`` in float64.
+
+    The states are a blank, the first token, a blank, the second token, and so on; the last one is
+    the blank after all tokens.
+
+    Args:
+        emissions: logarithms of probabilities ``[S, V]``.
+        tokens: the output, L tokens.
+        blank: the symbol of no output.
+
+    Raises:
+        ValueError: no path has this output.
+
+    Source: Graves et al. 2006, section 4.1, equations 6 to 14: α β / p, by state.
+
+    Example:
+        >>> paths = torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log()
+        >>> occupation(paths, [1], blank=0)  # the paths 1 1, 0 1 and 1 0
+        tensor([[0.3333, 0.0000],
+                [0.6667, 0.6667],
+                [0.0000, 0.3333]], dtype=torch.float64)
+    """
+    needed = positions_needed(tokens)
+    if needed > len(emissions):
+        raise ValueError(f"{len(emissions)} positions; the output needs {needed}")
+    states = torch.full((2 * len(tokens) + 1,), blank)
+    states[1::2] = torch.tensor(list(tokens), dtype=torch.long)
+    likely = emissions.double().cpu()[:, states]  # [S, 2 · L + 1]
+    # A path may pass over a blank between two different tokens.
+    passes = torch.zeros(len(states), dtype=torch.bool)
+    passes[3::2] = states[3::2] != states[1:-2:2]
+    forward = _reached(likely, passes)
+    # Read from the end, a blank is passed over to the token before it.
+    backward = _reached(likely.flip(0, 1), passes.roll(-2).flip(0)).flip(0, 1)
+    both = forward + backward - likely
+    return (both - both.logsumexp(1, keepdim=True)).exp().T
+
+
+def _reached(likely: Tensor, passes: Tensor) -> Tensor:
+    """The logarithm of the probability of all paths that begin in one of the first two states and
+    are at a state at a position, ``[S, states]``."""
+    reached = torch.full_like(likely, _NONE)
+    reached[0, :2] = likely[0, :2]
+    for place in range(1, len(likely)):
+        before = reached[place - 1]
+        one = torch.nn.functional.pad(before[:-1], (1, 0), value=_NONE)
+        two = torch.nn.functional.pad(before[:-2], (2, 0), value=_NONE)
+        two = two[: len(before)].masked_fill(~passes, _NONE)
+        reached[place] = torch.stack([before, one, two]).logsumexp(0) + likely[place]
+    return reached

@@ -79,6 +79,27 @@ class MeanStatistics:
 
 
 @dataclass(frozen=True)
+class PearsonStatistics:
+    """Statistics of Pearson's correlation of numbers with the right ones.
+
+    Attributes:
+        name: the name of the figure.
+        values: `[N, 6]`: 1, x, y, x², y², xy of each example.
+        rises: whether a higher value is better.
+    """
+
+    name: str
+    values: NDArray[np.float64]
+    rises: bool = True
+
+    def value_of_sum(self, total: NDArray[np.float64]) -> float:
+        """The correlation for summed statistics `[6]`; 0 if one side is constant."""
+        _, x, y, xx, yy, xy = total / max(total[0], 1.0)
+        spread = max(0.0, xx - x * x) * max(0.0, yy - y * y)
+        return float((xy - x * y) / spread**0.5) if spread > 1e-20 else 0.0
+
+
+@dataclass(frozen=True)
 class SentenceStatistics:
     """The statistics of all sentences for one metric.
 
@@ -155,13 +176,18 @@ def measure(
 
     Args:
         name: the name of the figure.
-        settings: ``kind`` is ``mean`` (with ``values`` and ``scale``) or a metric (with
-            ``tokenise``, ``lowercase``, ``order`` and, if there are several for each output,
+        settings: ``kind`` is ``pearson``, ``mean`` (with ``values`` and ``scale``) or a metric
+            (with ``tokenise``, ``lowercase``, ``order`` and, if there are several for each output,
             ``references``).
         outputs: one for each example.
         references: one for each output.
     """
     how = {key: value for key, value in settings.items() if key != "kind"}
+    if settings["kind"] == "pearson":
+        x, y = (np.array([float(one) for one in side]) for side in (outputs, references))
+        x, y = x - x.mean(), y - y.mean()  # exact for numbers that are far from 0
+        stacked = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
+        return PearsonStatistics(name, stacked)
     if settings["kind"] == "mean":
         values = np.array(how.pop("values"), dtype=np.float64)
         return MeanStatistics(name, values, **how)

@@ -1,12 +1,12 @@
 """Classification of texts and of pairs of texts.
 
-Shapes: B rows, C classes.
+Shapes: C classes.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,18 +15,10 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
-from heedful.inference.batches import Item, token_batches
-from heedful.inference.inference_mode import ready
-from heedful.inference.sliding_windows import count_phrase, room_for_text, spans
+from heedful.inference.sliding_windows import count_phrase
+from heedful.inference.text_reader import Advance, Row, Text, TextReader
 from heedful.inference.trace import Trace
-from heedful.inference.tracing import Decision, describe_texts, trace_model
-from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
-
-Text = str | tuple[str, str]
-"""A text, or a pair of texts."""
-
-Advance = Callable[[int], None]
-"""Called with the number of texts that were finished since the last call."""
+from heedful.models.encoders import HeadedEncoder
 
 
 @dataclass(frozen=True)
@@ -46,21 +38,11 @@ class Classification:
         return dict(vars(self))
 
 
-class Row(NamedTuple):
-    """The tokens of one window."""
-
-    first: list[int]
-    second: list[int] | None
-
-
-class Classifier:
+class Classifier(TextReader):
     """A predictor that classifies texts: an encoder with a head for classes, and its vocabulary.
 
-    A text longer than the model's maximum is read in the smallest number of windows, evenly spaced,
-    and its probabilities are averaged over them. In a pair, a text that needs at most half of the
-    room is whole in every window; otherwise each text has half of it, and every window of one text
-    is combined with every window of the other. An empty text, or one of white space only, has no
-    label, and neither has a pair with such a text.
+    The probabilities of a long text are averaged over its windows, which :class:`TextReader`
+    describes. An empty text has no label.
 
     Args:
         model: the encoder and its heads.
@@ -92,12 +74,17 @@ class Classifier:
         batch_tokens: int = 8192,
         notify: Callable[[str], None] = notice,
     ) -> None:
-        check_head(model, head)
-        self.model, self.vocabulary, self.labels, self.head = model, vocabulary, tuple(labels), head
-        self.pairs = True if model.encoder.needs_pairs else pairs
-        self.device, self.precision = torch.device(device), precision
-        self.batch_tokens, self.notify = batch_tokens, notify
-        self.max_length = model.max_length
+        super().__init__(
+            model,
+            vocabulary,
+            head=head,
+            pairs=pairs,
+            device=device,
+            precision=precision,
+            batch_tokens=batch_tokens,
+            notify=notify,
+        )
+        self.labels = tuple(labels)
 
     def classify(
         self, texts: Iterable[Text], *, advance: Advance | None = None
@@ -133,24 +120,15 @@ class Classifier:
         Raises:
             UserError: the text is empty or too long, or the label is unknown.
         """
-        row = only_row(self.rows(text), self.max_length)
         if label is not None and label not in self.labels:
             raise UserError(f"unknown label '{label}'; known labels are {', '.join(self.labels)}")
-        batch, encoder = self.encode([row]), self.model.encoder
 
-        def decide() -> Decision:
-            encoded = encoder(batch)
-            scores = self.model.heads[self.head](encoded)[0].float().log_softmax(0)
-            tokens = 1 if encoded.states is None else encoded.states.shape[1]
+        def decide(outputs: Tensor) -> tuple[str, Tensor]:
+            scores = outputs.log_softmax(0)
             best = int(scores.argmax()) if label is None else self.labels.index(label)
-            place = encoder.pooled_from % tokens
-            return Decision([self.labels[best]], scores[best].unsqueeze(0), [place])
+            return self.labels[best], scores[best]
 
-        title = text if isinstance(text, str) else " ‖ ".join(text)
-        attends = bool(self.model.attention_axes())
-        described = describe_texts(self.vocabulary, row.first, row.second, title, attends)
-        context = ready(self.model, self.device)
-        return trace_model(self.model, decide, described, context, relevance=relevance)
+        return self.trace_text(text, decide, relevance=relevance)
 
     def classify_blocks(
         self, blocks: Iterable[Sequence[Text]], *, advance: Advance | None = None
@@ -170,35 +148,6 @@ class Classifier:
         if counts["empty"]:
             self.notify(f"{count_phrase(counts['empty'], 'text')} empty and got no label")
 
-    def rows(self, text: Text) -> list[Row]:
-        """The windows of a text; none for an empty text.
-
-        Raises:
-            UserError: it is a pair instead of a text, or vice versa.
-        """
-        pair = not isinstance(text, str)
-        if self.pairs is not None and pair != self.pairs:
-            raise UserError(
-                "this model classifies pairs of texts; give two texts"
-                if self.pairs
-                else "this model classifies single texts; leave the second text out"
-            )
-        parts = (text,) if isinstance(text, str) else text
-        if not all(part.strip() for part in parts):
-            return []
-        return rows_of([self.vocabulary.encode(part) for part in parts], self.max_length)
-
-    def encode(self, rows: Sequence[Row]) -> Sequences:
-        """A batch of windows, either all of texts or all of pairs."""
-        seconds = [row.second for row in rows if row.second is not None]
-        made = sequences_of([row.first for row in rows], seconds or None)
-        return Sequences(*(part.to(self.device) for part in made))
-
-    def logits(self, batch: Sequences) -> Tensor:
-        """The logits of the labels ``[B, C]``."""
-        result: Tensor = self.model.heads[self.head](self.model.encoder(batch)).float()
-        return result
-
     def classification(self, windows: Sequence[Tensor]) -> Classification:
         """The class of a text from the probabilities ``[C]`` of its windows."""
         if not windows:
@@ -212,78 +161,5 @@ class Classifier:
         self, rows: Sequence[Sequence[Row]], advance: Advance | None = None
     ) -> list[Classification]:
         """The class of each text, given the windows from `rows`."""
-        advance = advance or (lambda count: None)
-        missing = [len(own) for own in rows]
-        found = [[torch.empty(0)] * len(own) for own in rows]
-        advance(missing.count(0))
-        with ready(self.model, self.device, self.precision):
-            for batch in self._batches(rows):
-                chosen = [rows[item.line][item.part] for item in batch]
-                probabilities = self.logits(self.encode(chosen)).softmax(1).cpu()
-                for item, own in zip(batch, probabilities, strict=True):
-                    found[item.line][item.part] = own
-                    missing[item.line] -= 1
-                advance(sum(not missing[line] for line in {item.line for item in batch}))
+        found = self.outputs(rows, lambda logits: logits.softmax(1), advance)
         return [self.classification(own) for own in found]
-
-    def _batches(self, rows: Sequence[Sequence[Row]]) -> Iterator[list[Item]]:
-        for pair in (False, True):
-            items = [
-                Item(line, part, [*row.first, *(row.second or [])])
-                for line, own in enumerate(rows)
-                for part, row in enumerate(own)
-                if (row.second is not None) == pair
-            ]
-            yield from token_batches(items, 1, self.batch_tokens)
-
-
-def only_row(rows: Sequence[Row], max_length: int) -> Row:
-    """The only window of a text that is traced.
-
-    Raises:
-        UserError: the text is empty, or too long for one window.
-    """
-    if not rows:
-        raise UserError("the text is empty; give a text to look at")
-    row = rows[0]
-    room = room_for_text(max_length, 1 if row.second is None else 2)
-    tokens = room + 1 if len(rows) > 1 else len(row.first) + len(row.second or [])
-    if tokens > room:
-        raise UserError(f"the text has more tokens than the model's {room:,}; give a shorter text")
-    return row
-
-
-def rows_of(tokens: Sequence[list[int]], max_length: int) -> list[Row]:
-    """The windows of one text or two, of at most ``max_length`` tokens.
-
-    Raises:
-        UserError: ``max_length`` is too small for any text.
-    """
-    if len(tokens) == 1:
-        room = room_for_text(max_length)
-        return [Row(tokens[0][start:end], None) for start, end in spans(len(tokens[0]), room)]
-    return _pair_rows(tokens[0], tokens[1], room_for_text(max_length, 2))
-
-
-def _pair_rows(first: list[int], second: list[int], room: int) -> list[Row]:
-    """The windows of a pair of texts, with room for ``room`` tokens."""
-    half = room // 2
-    if len(first) + len(second) <= room:
-        return [Row(first, second)]
-    if len(first) <= half:
-        return [Row(first, second[a:b]) for a, b in spans(len(second), room - len(first))]
-    if len(second) <= half:
-        return [Row(first[a:b], second) for a, b in spans(len(first), room - len(second))]
-    return [
-        Row(first[a:b], second[c:d])
-        for a, b in spans(len(first), room - half)
-        for c, d in spans(len(second), half)
-    ]
-
-
-def check_head(model: HeadedEncoder, head: str) -> None:
-    """Raise ValueError unless the model has that head."""
-    if head not in model.heads:
-        raise ValueError(
-            f"unknown head '{head}'; known heads are {', '.join(model.heads) or 'none'}"
-        )

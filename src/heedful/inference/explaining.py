@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from heedful.inference.classifier import Classification, Classifier, Row, Text
+from heedful.inference.classifier import Classification, Classifier
+from heedful.inference.text_reader import Row, Text
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import DECISION
 

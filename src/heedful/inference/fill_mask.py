@@ -16,12 +16,13 @@ from heedful.basics.notices import notice
 from heedful.basics.symbols import END
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
-from heedful.inference.classifier import Advance, Row, check_head, only_row
+from heedful.inference.axes import Axis
 from heedful.inference.inference_mode import ready
 from heedful.inference.sliding_windows import count_phrase, room_for_text
+from heedful.inference.text_reader import Advance, Row, check_head, only_row
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
-from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
+from heedful.models.encoders import HeadedEncoder, Sequences, TextEncoder, sequences_of
 
 MASK = "[MASK]"
 """The notation of a masked token, in addition to that of the vocabulary."""
@@ -142,19 +143,23 @@ class FillMask:
         batch = Sequences(*(part.to(self.device) for part in sequences_of([tokens])))
 
         def decide() -> Decision:
-            states = self.model.encoder(batch).states
-            if states is None:
-                raise ValueError("this encoder gives tokens no vectors of their own")
-            scores = self.model.heads[self.head](states[0, places]).float().log_softmax(1)
+            scores = self._logits(batch, places).log_softmax(1)
             allowed = scores.clone()
             allowed[:, : END + 1] = -torch.inf
             allowed[:, self.mask] = -torch.inf
             best = allowed.argmax(1)
             chosen = scores.gather(1, best.unsqueeze(1)).squeeze(1)
-            return Decision(self.vocabulary.pieces(best.tolist()), chosen, places)
+            at = None if apart else places
+            return Decision(self.vocabulary.pieces(best.tolist()), chosen, at)
 
+        encoder = type(self.model.encoder)
+        # A stream of their own reads the text: the rows of the text are not those of decisions.
+        apart = encoder.states_to_fill is not TextEncoder.states_to_fill
         attends = bool(self.model.attention_axes())
         described = describe_texts(self.vocabulary, tokens, None, text, attends)
+        if apart:
+            masks = Axis("labels", [f"{MASK} {number}" for number, _ in enumerate(places, 1)])
+            described = described._replace(axes={**described.axes, "predicted": masks})
         context = ready(self.model, self.device)
         return trace_model(self.model, decide, described, context, relevance=relevance)
 
@@ -273,9 +278,14 @@ class FillMask:
         # One row at a time, because there are usually few texts.
         for number, row in enumerate(rows):
             batch = Sequences(*(part.to(self.device) for part in sequences_of([row])))
-            states = self.model.encoder(batch).states
-            if states is None:
-                raise ValueError("this encoder gives tokens no vectors of their own")
             own = [place + 1 for of_row, place in at if of_row == number]  # BEGIN is at 0
-            found.append(self.model.heads[self.head](states[0, own]).float().softmax(1).cpu())
+            found.append(self._logits(batch, own).softmax(1).cpu())
         return torch.cat(found)
+
+    def _logits(self, batch: Sequences, columns: Sequence[int]) -> Tensor:
+        """Logits ``[M, V]`` of the masked tokens of one row."""
+        places = torch.tensor([(0, column) for column in columns], device=self.device)
+        logits: Tensor = self.model.heads[self.head](
+            self.model.encoder.states_to_fill(batch, places)
+        )
+        return logits.float()

@@ -115,7 +115,7 @@ def weights_times_gradient(
                 for one, gradient in zip(seen[name], grown, strict=True)
                 if gradient is not None
             ]
-            if len(steps) == len(grown):
+            if steps and len(steps) == len(grown):  # A module that was not called has none.
                 maps.append(map_of_calls(f"{name} × gradient", axes, steps, "gradient"))
     return maps
 

@@ -16,9 +16,9 @@ from heedful.data.examples import require_list
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
-from heedful.inference.classifier import Advance, Row, check_head, only_row
 from heedful.inference.inference_mode import ready
 from heedful.inference.sliding_windows import count_phrase, room_for_text, spans
+from heedful.inference.text_reader import Advance, Row, check_head, only_row
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of

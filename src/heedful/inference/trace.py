@@ -30,7 +30,7 @@ _NOT_RETURNED = (
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The weights of one attention module."""
+    """The weights of one attention module, or of another part that aligns two axes."""
 
     name: str
     """The module's name in the model."""
@@ -40,7 +40,8 @@ class AttentionMap:
     """``[H, Q, K]``, or with a step axis ``[H, S, Q, K]``; float32 on the CPU."""
     kind: str = "weights"
     """``weights``; or, made from them, ``rollout`` or ``gradient``
-    (see :mod:`heedful.inference.relevance`)."""
+    (see :mod:`heedful.inference.relevance`); or ``posterior``, the probabilities of an alignment
+    that is no attention, given the whole output."""
     step_axis: str | None = None
     """The axis of the steps at each of which all queries read the keys, such as hops over a memory;
     None if they read once."""

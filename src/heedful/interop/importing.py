@@ -12,12 +12,14 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, atomic_folder, content_hash
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import save_vocabulary
+from heedful.interop import encoders
 from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
 from heedful.interop.pair_models import read_pair_model
-from heedful.interop.texts import ImportedText, read_bert, read_gpt
+from heedful.interop.texts import ImportedText, read_gpt
 from heedful.interop.translators import Imported as ImportedPairs
 from heedful.interop.translators import read_marian
+from heedful.interop.xlnet import read_xlnet
 from heedful.runs.checkpoints import folder_of, save_checkpoint
 from heedful.runs.manifest import write_facts, write_recipe
 from heedful.runs.opening import open_run
@@ -82,7 +84,7 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
     if kind not in _LAYOUTS:
         raise UserError(
             f"{folder / CONFIG}: model_type = '{kind}' is not supported; supported are "
-            f"{', '.join(_LAYOUTS)}"
+            f"{', '.join(sorted(_LAYOUTS))}"
         )
     facts: dict[str, Any] = {
         "format": FORMAT,
@@ -127,22 +129,25 @@ def _of_pairs(found: ImportedPairs) -> _Imported:
     return _Imported(found.recipe, found.weights, facts, save)
 
 
-def _read_bert(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
-    return _of_text(read_bert(folder, config, pairs=pairs))
+def _read_encoder(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    layout = encoders.LAYOUTS[config["model_type"]]
+    return _of_text(encoders.read_encoder(layout, folder, config, pairs=pairs))
 
 
 def _read_gpt(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
     return _of_text(read_gpt(folder, config))
 
 
+def _read_xlnet(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_text(read_xlnet(folder, config, pairs=pairs))
+
+
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
-    "bart": _read_pair_model,
-    "bert": _read_bert,
+    **dict.fromkeys(encoders.LAYOUTS, _read_encoder),
+    **dict.fromkeys(("bart", "mbart", "pegasus", "t5"), _read_pair_model),
     "gpt2": _read_gpt,
     "marian": _read_marian,
-    "mbart": _read_pair_model,
-    "pegasus": _read_pair_model,
-    "t5": _read_pair_model,
+    "xlnet": _read_xlnet,
 }
 """``model_type`` of ``config.json`` → function that reads a folder; its last argument: pairs."""
 

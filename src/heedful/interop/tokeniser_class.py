@@ -1,6 +1,6 @@
 """Checks that a folder's tokeniser files give the tokens of ``transformers.AutoTokenizer``.
 
-For the tokeniser classes of BERT and GPT-2, AutoTokenizer builds the normalizer and the
+For the tokeniser classes of models, AutoTokenizer builds the normalizer and the
 pre-tokenizer from ``tokenizer_config.json`` (with the class's defaults), and takes only the
 vocabulary from ``tokenizer.json``. heedful reads only ``tokenizer.json``, so a folder is refused if
 the two differ.
@@ -18,8 +18,18 @@ _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _CLASSES = {
     "wordpiece": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
     "bytes": ("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer"),
-    "unigram": ("T5Tokenizer", "PegasusTokenizer"),
+    "unigram": ("XLMRobertaTokenizer", "AlbertTokenizer", "T5Tokenizer", "PegasusTokenizer"),
 }
+_USUAL = {
+    "albert": "AlbertTokenizer",
+    "mbart": "MBartTokenizer",
+    "pegasus": "PegasusTokenizer",
+    "t5": "T5Tokenizer",
+}
+"""``model_type`` → the Unigram class that AutoTokenizer takes if the files name none."""
+_UNKNOWN_IDS = {"XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "T5Tokenizer": 2}
+"""Unigram class → its fixed number of the unknown piece; Pegasus looks for the piece."""
+_REPLACED = {" {2,}": "Replace of spaces", r"\n": "Replace of line feeds"}
 _NORMALIZER = {
     "do_lower_case": ("lowercase", True),
     "strip_accents": ("strip_accents", None),
@@ -44,6 +54,8 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
     named = settings.get("tokenizer_class") or config.get("tokenizer_class")
+    if named is None and family == "unigram":
+        named = _USUAL.get(str(config.get("model_type")), "XLMRobertaTokenizer")
     known = _CLASSES[family]
     if named in _GENERIC:
         return
@@ -57,10 +69,10 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     steps = json.loads(tokenizer.to_str())
     if family == "wordpiece":
         _check_normalizer(steps["normalizer"] or {}, settings, where)
-    elif family == "unigram":
-        _check_metaspace(steps["pre_tokenizer"], str(named).removesuffix("Fast"), config, where)
-    else:
+    elif family == "bytes":
         _check_prefix_space(steps["pre_tokenizer"], settings, where)
+    else:
+        _check_unigram(steps, settings, str(named).removesuffix("Fast"), where)
 
 
 def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
@@ -73,18 +85,6 @@ def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], wher
             raise _differ(where, external, f"normalizer.{field} = {json.dumps(found)}")
 
 
-def _check_metaspace(
-    step: Mapping[str, Any], named: str, config: Mapping[str, Any], where: str
-) -> None:
-    of_t5 = named == "T5Tokenizer" or config.get("model_type") == "t5"
-    wanted = ["WhitespaceSplit", "Metaspace"] if of_t5 else ["Metaspace"]
-    steps = step.get("pretokenizers", [step])
-    found = [each["type"] for each in steps]
-    scheme = steps[-1].get("prepend_scheme")
-    if found != wanted or scheme != "always":
-        raise _differ(where, " and ".join(wanted), f"{' and '.join(found)} ({scheme})")
-
-
 def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
     for each in step.get("pretokenizers", [step]):
         if each["type"] == "ByteLevel":
@@ -92,6 +92,65 @@ def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], wh
             if wanted != found:
                 external = f"add_prefix_space = {json.dumps(wanted)}"
                 raise _differ(where, external, f"add_prefix_space = {json.dumps(found)}")
+
+
+def _check_unigram(
+    steps: Mapping[str, Any], settings: Mapping[str, Any], named: str, where: str
+) -> None:
+    """Compare the steps with those that the class ``named`` builds.
+
+    A map of characters is taken from the file.
+    """
+    found = _types(steps["normalizer"], "normalizers")
+    own = [kind for kind in found if kind != "Precompiled"]
+    _check_metaspace(steps["pre_tokenizer"], settings, named, where)
+    wanted: list[str] = []
+    if named == "PegasusTokenizer":
+        lines = [] if "Precompiled" in found else ["Replace of line feeds"]
+        wanted = [*lines, "Replace of spaces"]
+    else:  # words are split at white space, so that several spaces are one in either case
+        own = [kind for kind in own if kind != "Replace of spaces"]
+    if named == "AlbertTokenizer":
+        wanted = _albert_normalizers(settings)
+    if own != wanted:
+        raise _differ(where, f"normalizers {wanted}", f"normalizers {own}")
+    found_id = steps["model"]["unk_id"]
+    unknown = _UNKNOWN_IDS.get(named, found_id)
+    if found_id != unknown:
+        raise _differ(where, f"unk_id = {unknown}", f"unk_id = {found_id}")
+
+
+def _check_metaspace(
+    step: Mapping[str, Any], settings: Mapping[str, Any], named: str, where: str
+) -> None:
+    """Compare how a Unigram tokeniser splits words with how the class ``named`` does."""
+    pegasus, t5 = named == "PegasusTokenizer", named == "T5Tokenizer"
+    wanted = ["Metaspace"] if pegasus else ["WhitespaceSplit", "Metaspace"]
+    split = _types(step, "pretokenizers")
+    if split != wanted:
+        raise _differ(where, " and ".join(wanted), f"pre_tokenizer {split}")
+    always = pegasus or t5 or settings.get("add_prefix_space", True)
+    scheme = "always" if always else "never"
+    given = step.get("pretokenizers", [step])[-1]["prepend_scheme"]
+    if given != scheme:
+        raise _differ(where, f'prepend_scheme = "{scheme}"', f'prepend_scheme = "{given}"')
+
+
+def _albert_normalizers(settings: Mapping[str, Any]) -> list[str]:
+    accents = [] if settings.get("keep_accents", False) else ["NFKD", "StripAccents"]
+    lower = ["Lowercase"] if settings.get("do_lower_case", True) else []
+    return ["Replace", "Replace", *accents, *lower]
+
+
+def _types(step: Mapping[str, Any] | None, inner: str) -> list[str]:
+    """The types of the steps of a sequence, or of a single step."""
+    steps = [] if step is None else step.get(inner, [step])
+    return [
+        _REPLACED.get(one["pattern"].get("Regex"), "Replace")
+        if one["type"] == "Replace"
+        else str(one["type"])
+        for one in steps
+    ]
 
 
 def _differ(where: str, external: str, internal: str) -> UserError:

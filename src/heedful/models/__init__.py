@@ -34,6 +34,7 @@ from heedful.models import (
     synthesis_recurrent,
     synthesis_transformer,
     turing_machine,
+    xlnet,
 )
 from heedful.models.captions import CaptionModel, Scenes
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
@@ -74,6 +75,7 @@ MODULES = (
     convolutional,
     aligner,
     bert,
+    xlnet,
     recurrent_encoder,
     hierarchical,
     decomposable,

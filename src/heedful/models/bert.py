@@ -3,7 +3,10 @@
 Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
 Understanding", section 3. The large size with 30,522 tokens has 335,141,888 parameters, including
 the pooler, and 336,226,108 with the heads of pre-training; the paper says 340 M.
-Shapes: B batch, L tokens, N chosen tokens, D width, V vocabulary.
+Options make its relatives: ``embedding_size`` and ``shared_layers`` ALBERT (Lan et al. 2020,
+section 3.1), ``segments = 0`` and ``pooler`` DistilBERT (Sanh et al. 2019, section 3) and ELECTRA
+(Clark et al. 2020, section 3.2).
+Shapes: B batch, L tokens, N chosen tokens, D width, E width of the embeddings, V vocabulary.
 """
 
 from typing import Any, ClassVar, Literal, Protocol
@@ -53,8 +56,16 @@ class BertSettings(EncoderSettings):
     attention_dropout: float = Field(0.1, ge=0, lt=1)
     activation: Activation = "gelu"
     norm_epsilon: float = Field(1e-12, gt=0)
-    segments: int = Field(2, ge=1, le=MOST_WIDTH)
-    """Number of segment embeddings; with 1, the texts of a pair are separated only by END."""
+    segments: int = Field(2, ge=0, le=MOST_WIDTH)
+    """Number of segment embeddings; with 0 or 1, the texts of a pair are separated only by END."""
+    embedding_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    """Width of the embeddings, which a linear layer projects to ``hidden_size``; if not given, they
+    are as wide as the layers, and there is no such layer."""
+    shared_layers: bool = False
+    """Whether all layers have the same parameters."""
+    pooler: Literal["tanh", "relu", "gelu", "none"] = "tanh"
+    """Activation of the linear layer that makes the text's vector of the first token's state;
+    ``none``: the vector is that state."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, including BEGIN and the ENDs."""
     positions: PositionSettings = PositionSettings.model_validate("learned")
@@ -71,8 +82,19 @@ class BertSettings(EncoderSettings):
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
             )
-        check_layers(self.attention_of_layers(), self.hidden_size, "self", self.max_length)
+        layers = self.attention_of_layers()
+        check_layers(layers, self.hidden_size, "self", self.max_length)
+        if self.shared_layers and len(set(layers)) > 1:
+            raise ValueError(
+                "shared_layers: all layers have the same parameters, so attention.layers cannot "
+                "change some of them; leave one of them out"
+            )
         return self
+
+    @property
+    def embedding_width(self) -> int:
+        """E, the width of the embeddings."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     def attention_of_layers(self) -> list[AttentionSettings]:
         """The attention of each layer."""
@@ -96,29 +118,58 @@ class BertSettings(EncoderSettings):
 
 
 class BertEmbeddings(nn.Module):
-    """``dropout(norm(token + position + segment))``, ``[B, L] -> [B, L, D]`` (section 3)."""
+    """``dropout(norm(token + position + segment))``, ``[B, L] -> [B, L, E]`` (section 3)."""
 
     def __init__(self, settings: BertSettings, vocabulary: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, settings.hidden_size, padding_idx=PAD)
-        self.positions = settings.positions.build_added(settings.hidden_size, settings.max_length)
-        self.segments = nn.Embedding(settings.segments, settings.hidden_size)
-        self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_epsilon)
+        width = settings.embedding_width
+        self.tokens = nn.Embedding(vocabulary, width, padding_idx=PAD)
+        self.positions = settings.positions.build_added(width, settings.max_length)
+        self.segments = nn.Embedding(settings.segments, width) if settings.segments else None
+        self.norm = nn.LayerNorm(width, eps=settings.norm_epsilon)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
-        if self.segments.num_embeddings == 1:
-            embedded = self.tokens(tokens) + self.segments.weight[0]
-        else:
-            embedded = self.tokens(tokens) + self.segments(segments)
+        embedded = self.tokens(tokens)
+        if self.segments is not None:
+            own = self.segments
+            embedded = embedded + (own.weight[0] if own.num_embeddings == 1 else own(segments))
         result: Tensor = self.dropout(self.norm(self.positions(embedded)))
         return result
+
+
+def encoder_layers(settings: BertSettings) -> nn.ModuleList:
+    """The layers of an encoder; a single one if all have the same parameters."""
+    attention = settings.attention_of_layers()
+    return nn.ModuleList(
+        EncoderLayer(settings.blocks, own, number=number)
+        for number, own in enumerate(attention[: 1 if settings.shared_layers else None], 1)
+    )
+
+
+def run_layers(
+    layers: nn.ModuleList, settings: BertSettings, hidden: Tensor, batch: Sequences
+) -> Tensor:
+    """The output of the layers of :func:`encoder_layers`, ``[B, L, D] -> [B, L, D]``."""
+    mask = _padding_mask(batch)
+    for number in range(settings.layers):
+        hidden = layers[number % len(layers)](hidden, mask)
+    return hidden
+
+
+def axes_of_layers(settings: BertSettings) -> dict[str, tuple[str, ...]]:
+    """The attention modules of the layers of :func:`encoder_layers`, and their axes."""
+    if settings.shared_layers and settings.layers > 1:
+        return {"layers.0.self_attention": ("text", "text", "layers")}
+    names = (f"layers.{layer}.self_attention" for layer in range(settings.layers))
+    return dict.fromkeys(names, ("text", "text"))
 
 
 class Bert(TextEncoder):
     """The encoder; ``pooled`` is ``tanh(W_s z₀ + b_s)`` of the first state z₀, that of BEGIN.
 
-    Position i of a row is position i of the model; states beyond a row's length are undefined.
+    ``settings.pooler`` chooses another activation, or z₀ itself. Position i of a row is position i
+    of the model; states beyond a row's length are undefined.
 
     Args:
         settings: sizes and options.
@@ -141,11 +192,17 @@ class Bert(TextEncoder):
         self.max_length = settings.max_length
         self.dim = self.pooled_dim = settings.hidden_size
         self.embeddings = BertEmbeddings(settings, vocabulary)
-        self.layers = nn.ModuleList(
-            EncoderLayer(settings.blocks, own, number=number)
-            for number, own in enumerate(settings.attention_of_layers(), 1)
+        self.projection = (
+            None
+            if settings.embedding_size is None
+            else nn.Linear(settings.embedding_size, settings.hidden_size)
         )
-        self.pooler = nn.Linear(settings.hidden_size, settings.hidden_size)
+        self.layers = encoder_layers(settings)
+        self.pooler = (
+            None
+            if settings.pooler == "none"
+            else nn.Linear(settings.hidden_size, settings.hidden_size)
+        )
         self.apply(initialise)
 
     def encode(self, batch: Sequences) -> Encoded:
@@ -155,21 +212,29 @@ class Bert(TextEncoder):
             ValueError: rows are longer than ``max_length``.
         """
         hidden = self.embeddings(batch.tokens, batch.segments)
-        mask = _padding_mask(batch)
-        for layer in self.layers:
-            hidden = layer(hidden, mask)
-        return Encoded(hidden, torch.tanh(self.pooler(hidden[:, 0])))
+        if self.projection is not None:
+            hidden = self.projection(hidden)
+        hidden = run_layers(self.layers, self.settings, hidden, batch)
+        return Encoded(hidden, self._pooled(hidden[:, 0]))
 
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
-        names = (f"layers.{layer}.self_attention" for layer in range(len(self.layers)))
-        return dict.fromkeys(names, ("text", "text"))
+    def _pooled(self, first: Tensor) -> Tensor:
+        if self.pooler is None:
+            return first
+        found: Tensor = self.pooler(first)
+        name = self.settings.pooler
+        if name == "tanh":
+            return torch.tanh(found)
+        return activate(found, "relu" if name == "relu" else "gelu")
+
+    def attention_axes(self) -> dict[str, tuple[str, ...]]:
+        return axes_of_layers(self.settings)
 
     def depth(self, name: str) -> int:
         """0 for embeddings, n + 1 for layer n; the pooler is one deeper than the last layer."""
         part, _, rest = name.partition(".")
         if part == "layers":
             return int(rest.partition(".")[0]) + 1
-        return 0 if part == "embeddings" else len(self.layers) + 1
+        return 0 if part in ("embeddings", "projection") else len(self.layers) + 1
 
 
 def _padding_mask(batch: Sequences) -> Tensor | None:
@@ -200,8 +265,7 @@ class FillsMasks(Protocol):
     """An encoder that can be pre-trained on masked tokens."""
 
     settings: Any
-    """With ``hidden_size``, the width of embeddings and states, ``activation`` and
-    ``norm_epsilon``."""
+    """With ``hidden_size``, the width of the states, ``activation`` and ``norm_epsilon``."""
 
     @property
     def embedding(self) -> nn.Embedding: ...
@@ -211,7 +275,8 @@ class MaskedHead(nn.Module):
     """Predicts masked tokens: ``softmax(W_z z_i + b_z)`` (section 3.1).
 
     W_z is the encoder's token embedding, which is a parameter of the encoder only. As in the
-    authors' code, a linear layer, the activation and a norm come before it.
+    authors' code, a linear layer, the activation and a norm come before it. The layer's output is
+    as wide as the embeddings.
 
     Args:
         encoder: the encoder whose table is shared.
@@ -220,8 +285,9 @@ class MaskedHead(nn.Module):
     def __init__(self, encoder: "FillsMasks") -> None:
         super().__init__()
         settings = encoder.settings
-        self.dense = nn.Linear(settings.hidden_size, settings.hidden_size)
-        self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_epsilon)
+        width = encoder.embedding.embedding_dim
+        self.dense = nn.Linear(settings.hidden_size, width)
+        self.norm = nn.LayerNorm(width, eps=settings.norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(encoder.embedding.num_embeddings))
         self.activation: Activation = settings.activation
         self._shared = (encoder.embedding,)  # In a tuple, it is not registered as a submodule.
@@ -229,7 +295,7 @@ class MaskedHead(nn.Module):
 
     @property
     def output_table(self) -> Tensor:
-        """W_z ``[V, D]``."""
+        """W_z ``[V, E]``."""
         return self._shared[0].weight
 
     @property
@@ -238,7 +304,7 @@ class MaskedHead(nn.Module):
         return self.bias
 
     def transform(self, states: Tensor) -> Tensor:
-        """The layer before the output table, ``[N, D] -> [N, D]``."""
+        """The layer before the output table, ``[N, D] -> [N, E]``."""
         result: Tensor = self.norm(activate(self.dense(states), self.activation))
         return result
 

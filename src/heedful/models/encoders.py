@@ -62,6 +62,21 @@ class TextEncoder(nn.Module):
         """As :meth:`encode`."""
         return self.encode(batch)
 
+    def states_to_fill(self, batch: Sequences, places: Tensor) -> Tensor:
+        """The states ``[M, D]`` from which masked tokens are predicted.
+
+        Args:
+            batch: texts with masked tokens.
+            places: row and column of each masked token ``[M, 2]``, in order.
+
+        Raises:
+            ValueError: the model has no states of tokens.
+        """
+        states = self.encode(batch).states
+        if states is None:
+            raise ValueError("this encoder gives tokens no vectors of their own")
+        return states[places[:, 0], places[:, 1]]
+
     @property
     def embedding(self) -> nn.Embedding:
         """The token embedding ``[V, E]``, into which pre-trained word vectors are loaded.

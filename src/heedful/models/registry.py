@@ -92,6 +92,8 @@ class EncoderSettings(ModelSettings):
 
     fills_masks: ClassVar[bool] = False
     """Whether the model can be pre-trained on masked tokens."""
+    permutes: ClassVar[bool] = False
+    """Whether the model can be pre-trained on tokens in random orders: it has two streams."""
     is_pretrained: ClassVar[bool] = False
     """Whether the embeddings come from another run, so that no word vectors are loaded."""
     reads_sentences: ClassVar[bool] = False

@@ -3,7 +3,8 @@
 Dong, Xu, Xu 2018, "Speech-Transformer: A No-Recurrence Sequence-to-Sequence Model for Speech
 Recognition"; with ``outputs = "both"``, the encoder's outputs also predict the text by CTC (Kim,
 Hori, Watanabe 2017; Karita et al. 2019, "Improving Transformer-Based End-to-End Speech Recognition
-with Connectionist Temporal Classification and Language Model Integration").
+with Connectionist Temporal Classification and Language Model Integration"). The encoder's layers
+can be those of the Conformer (Gulati et al. 2020).
 Shapes: B sounds, T frames, F features, S positions, L target tokens, D width.
 """
 
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 from heedful.attention.masks import padding
 from heedful.attention.positions import PositionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
+from heedful.layers.conformer import ConformerLayer
 from heedful.layers.listening import Subsampling
-from heedful.layers.transformer import Activation
+from heedful.layers.transformer import Activation, BlockOptions
 from heedful.models.attention_settings import PairAttentionSettings, without_added
 from heedful.models.pairs import AlignmentSource
 from heedful.models.registry import SpeechSettings, register_model
@@ -32,6 +34,11 @@ class TransformerSpeechSettings(SpeechSettings):
     """Convolutions before the encoder, each of which halves the time."""
     channels: int = Field(32, ge=1, le=MOST_WIDTH)
     """Channels of a convolution."""
+    encoder: Literal["transformer", "conformer"] = "transformer"
+    """The layers of the encoder. Those of the Conformer have positions of Transformer-XL, unless
+    ``positions`` or ``attention.encoder`` names other relative ones."""
+    kernel_size: int = Field(31, ge=1, le=MOST_WIDTH)
+    """Positions that a convolution of the Conformer reads, odd."""
     layers: int = Field(4, ge=1, le=MOST_LAYERS)
     """Of the encoder."""
     decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS)
@@ -57,11 +64,18 @@ class TransformerSpeechSettings(SpeechSettings):
     @model_validator(mode="before")
     @classmethod
     def _relative_only(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("encoder") == "conformer":
+            given = {"activation": "silu", **given}
         return without_added(given)
 
     @model_validator(mode="after")
     def _fits(self) -> "TransformerSpeechSettings":
         self.of_transformer()
+        if self.encoder == "conformer":
+            if self.kernel_size % 2 == 0:
+                raise ValueError(f"kernel_size must be odd, not {self.kernel_size}")
+            if not self.pre_norm:
+                raise ValueError("encoder = 'conformer' needs pre_norm = true")
         return self
 
     def of_transformer(self) -> TransformerSettings:
@@ -106,6 +120,8 @@ class TransformerSpeech(SpeechModel):
         self.transformer = Transformer(settings.of_transformer(), vocabulary, vocabulary)
         if settings.tied_embeddings == "none":
             del self.transformer.source_embedding
+        if settings.encoder == "conformer":
+            self._use_conformer()
         self.ctc = nn.Linear(width, vocabulary) if settings.has_ctc else None
         if not settings.has_decoder:
             # The encoder alone.
@@ -113,6 +129,28 @@ class TransformerSpeech(SpeechModel):
                 if hasattr(self.transformer, part):
                     delattr(self.transformer, part)
             self.transformer.output = None
+
+    def _use_conformer(self) -> None:
+        """Make the encoder's layers those of the Conformer."""
+        settings, transformer = self.settings, self.transformer
+        options = BlockOptions(
+            settings.hidden_size,
+            settings.ffn_size,
+            settings.dropout,
+            activation=settings.activation,
+        )
+        relative = PositionSettings.model_validate("transformer-xl")
+        layers = [
+            own if own.positions is not None else own.model_copy(update={"positions": relative})
+            for own in transformer.settings.attention_of("encoder")
+        ]
+        transformer.encoder = nn.ModuleList(
+            ConformerLayer(options, own, kernel=settings.kernel_size, number=number)
+            for number, own in enumerate(layers, 1)
+        )
+        # The blocks end with a norm, and their attention has the positions.
+        transformer.encoder_norm = nn.Identity()
+        transformer.source_positions = relative.build_added(options.dim, settings.max_length)
 
     def listen(self, sounds: Sounds) -> Annotations:
         vectors, lengths = self.front(*sounds)

@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from heedful.data.columns import Codec
+    from heedful.data.store import Store
     from heedful.evaluation.outcome import Evaluation, Examples, Figure
     from heedful.runs.run import Run
     from heedful.runs.start import Start
     from heedful.training.column_task import ColumnTask
-
-_ROWS = 1000
-"""Number of examples encoded at a time."""
 
 
 class LeftOutError(Exception):
@@ -104,6 +102,8 @@ class ColumnSpec(TaskSpec):
 
     reads_folders: ClassVar[bool] = False
     """Whether a path of ``[data]`` may be a folder."""
+    rows_at_once: ClassVar[int] = 1000
+    """Number of examples encoded at a time."""
 
     # What a task brings
 
@@ -125,6 +125,11 @@ class ColumnSpec(TaskSpec):
             Values that JSON can represent; stored in ``run.json`` as ``run.facts["known"]``.
         """
         return {}
+
+    def known_from(self, start: "Start", examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
+        """What :meth:`known` returns, for a run that starts from another one: of tasks whose runs
+        can (:attr:`starts`)."""
+        raise NotImplementedError
 
     @abstractmethod
     def input_type(self) -> type[BaseModel]:
@@ -201,7 +206,11 @@ class ColumnSpec(TaskSpec):
         corpus = _Corpus.of(path, recipe, data_folder, folders=self.reads_folders)
         self.check_files(corpus.files, recipe)
         hashes = content_hashes(corpus.files, self.files_of)
-        known = self.known(corpus.examples("train"), recipe)
+        examples = corpus.examples("train")
+        if start is None:
+            known = self.known(examples, recipe)
+        else:
+            known = self.known_from(start, examples, recipe)
         counts = {part: self._write(path, part, corpus, known) for part in corpus.files}
         about = {"data": {"hashes": hashes, **counts}, "known": known}
         write_run(path, recipe, about, None, start, {} if start is None else start.weights)
@@ -223,7 +232,7 @@ class ColumnSpec(TaskSpec):
             examples = corpus.examples(part)
             with atomic_folder(place) as folder, StoreWriter(folder, codecs) as writer:
                 left: Counter[str] = Counter()
-                while some := list(islice(examples, _ROWS)):
+                while some := list(islice(examples, self.rows_at_once)):
                     if rows := self._rows(some, known, left):
                         writer.add(columns_of(rows, codecs))
                     count += len(rows)
@@ -254,17 +263,16 @@ class ColumnSpec(TaskSpec):
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
     ) -> "ColumnTask":
+        return self.task_type()(
+            model, *self.stores(run), training.batch_tokens, device=device, precision=precision
+        )
+
+    def stores(self, run: Any) -> "tuple[Store, Store | None]":
+        """The training data and the validation data of a run; None if it has none."""
         from heedful.data.store import Store
 
         train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
-        return self.task_type()(
-            model,
-            train,
-            held_out if len(held_out) else None,
-            training.batch_tokens,
-            device=device,
-            precision=precision,
-        )
+        return train, held_out if len(held_out) else None
 
     def load(
         self,

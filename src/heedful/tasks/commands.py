@@ -188,7 +188,7 @@ def _tables_of_run(
 def _report_chosen(tables: dict[str, Any], out: Path) -> None:
     training, model = tables["training"], tables["model"]
     name = f"{model.get('size') or model.get('cell') or ''} {model['kind']}".strip()
-    if "tokeniser" in tables:
+    if "vocabulary_size" in tables.get("tokeniser", {}):
         name = f"{name}, vocabulary {tables['tokeniser']['vocabulary_size']:,}"
     notice(
         f"recipe chosen from the corpus: {name}, at most {training['max_steps']:,} steps of "

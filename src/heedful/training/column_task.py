@@ -1,12 +1,14 @@
 """A task of the training loop whose data are stores of columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 
 from heedful.basics.device import autocast
-from heedful.data.batching import StoreBatches
+from heedful.data.batching import FEWEST, StoreBatches
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.store import Store
@@ -45,6 +47,10 @@ class ColumnTask(TaskDefaults):
         if held_out is not None:
             self.held_out = StoreBatches(held_out, batch_tokens, ColumnBatch.of, by=self.by)
 
+    def weight_of(self, batch: ColumnBatch) -> int:
+        """What the losses of a batch are summed over; by default, the number of its rows."""
+        return batch.weight
+
     def batch_loss(self, batch: ColumnBatch) -> Loss:
         """The loss of a batch: ``total`` and ``parts`` are sums over its rows.
 
@@ -57,7 +63,13 @@ class ColumnTask(TaskDefaults):
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, ColumnBatch]]:
         """Endless batches from ``position``, each with the position after it."""
-        return self.train.batches(position, rank)
+        for after, batch in self.train.batches(position, rank):
+            yield after, replace(batch, weight=self.weight_of(batch))
+
+    def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
+        """The rows in parts."""
+        parts = batch.split(count, fewest)
+        return [replace(one, weight=self.weight_of(one)) for one in parts]
 
     def loss(self, batch: ColumnBatch) -> Loss:
         """The loss of a batch, with matrix products in ``precision``."""

@@ -68,8 +68,9 @@ def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, An
     known = kind.tables_from(run)
     result = dict(tables)
     for table in ("model", "tokeniser"):
-        given = tables.get(table, {})
-        own = known[table]
+        if table not in known:
+            continue
+        given, own = tables.get(table, {}), known[table]
         if not isinstance(given, Mapping) or given.get("kind", own.get("kind")) != own.get("kind"):
             continue
         result[table] = {**own, **given}

@@ -95,5 +95,7 @@ def map_rows(trace: Trace, drawn: AttentionMap, shift: int = 0) -> tuple[Tensor,
 
 
 def cross_maps(trace: Trace) -> list[str]:
-    """Names of the maps between two different axes, in the order of layers."""
-    return [each.name for each in trace.maps if each.query_axis != each.key_axis]
+    """Names of the maps between two different axes, in the order of layers; posteriors come before
+    attention."""
+    found = [each for each in trace.maps if each.query_axis != each.key_axis]
+    return [each.name for each in sorted(found, key=lambda each: each.kind != "posterior")]

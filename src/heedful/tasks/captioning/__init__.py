@@ -129,12 +129,10 @@ class Captioning(ImageSpec):
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
     ) -> "CaptionTask":
-        from heedful.data.store import Store
         from heedful.decoding import SearchOptions
         from heedful.tasks.captioning.predictor import find_captions
         from heedful.tasks.captioning.words import written
 
-        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
         known, greedy = run.facts["known"], SearchOptions(beam=1)
 
         def describe(images: "torch.Tensor") -> list[str]:
@@ -145,7 +143,7 @@ class Captioning(ImageSpec):
             model,
             training,
             _terms(model, training),
-            (train, held_out if len(held_out) else None),
+            self.stores(run),
             describe=describe,
             write=lambda tokens: written(tokens, known),
             device=device,

@@ -3,8 +3,7 @@
 Shapes: A images, N captions of an image, B captions of a batch, T target tokens.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,6 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.batching import FEWEST
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.image_batches import images_of, varied
-from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.store import Store
 from heedful.evaluation.statistics import collect
 from heedful.inference.inference_mode import ready
@@ -32,21 +30,6 @@ from heedful.training.terms import (
 )
 
 _AT_ONCE = 32
-
-
-@dataclass(frozen=True)
-class CaptionBatch(ColumnBatch):
-    """Images and captions; the weight is the number of target tokens."""
-
-    @classmethod
-    def weighed(cls, batch: ColumnBatch) -> "CaptionBatch":
-        """A batch with its number of tokens, END included."""
-        texts = captions_of(batch)
-        return cls(batch.columns, max(1, int((texts.labels != PAD).sum())))
-
-    def to(self, device: torch.device | str) -> "CaptionBatch":
-        """The same batch on ``device``."""
-        return CaptionBatch(super().to(device).columns, self.weight)
 
 
 class Captions(NamedTuple):
@@ -102,18 +85,13 @@ class CaptionTask(ColumnTask):
         self.settings, self.terms = settings, tuple(terms)
         self.describe, self.write = describe, write
 
-    def batches(
-        self, position: Position, rank: Rank = SINGLE
-    ) -> Iterator[tuple[Position, CaptionBatch]]:
-        """Endless batches from ``position``, each with the position after it."""
-        for after, batch in super().batches(position, rank):
-            yield after, CaptionBatch.weighed(batch)
+    def weight_of(self, batch: ColumnBatch) -> int:
+        """The number of target tokens, END included."""
+        return max(1, int((captions_of(batch).labels != PAD).sum()))
 
     def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
         """The rows in parts; the whole batch with terms, because terms watch the model."""
-        if self.terms:
-            return [batch]
-        return [CaptionBatch.weighed(one) for one in ColumnBatch.split(batch, count, fewest)]
+        return [batch] if self.terms else super().split(batch, count, fewest)
 
     def batch_loss(self, batch: ColumnBatch) -> Loss:
         """The cross-entropy of the target tokens, and the terms."""

@@ -23,8 +23,9 @@ from heedful.tasks.line_commands import (
 from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
 
 if TYPE_CHECKING:
-    from heedful.inference.classifier import Advance, Classification, Classifier, Text
+    from heedful.inference.classifier import Classification, Classifier
     from heedful.inference.explaining import Explanation
+    from heedful.inference.text_reader import Advance, Text
 
 _WORDS_SHOWN = 5
 _LEAST = 0.005

@@ -6,8 +6,9 @@ from pydantic import BaseModel, StrictBool, StrictStr
 
 from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
-from heedful.inference.classifier import Classifier, Text
+from heedful.inference.classifier import Classifier
 from heedful.inference.explaining import explain
+from heedful.inference.text_reader import Text
 from heedful.tasks.endpoints import Endpoint, Limits, Model, ModelRequest, OnLine, Work, as_list
 
 

@@ -11,7 +11,8 @@ from heedful.basics.symbols import END
 from heedful.data import columns
 from heedful.data.examples import Labelled
 from heedful.data.vocabularies import SavedVocabulary
-from heedful.inference.classifier import Classifier, rows_of
+from heedful.inference.classifier import Classifier
+from heedful.inference.text_reader import rows_of
 from heedful.models.encoders import Classifier as ClassificationLayer
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.texts.examples import Examples
@@ -68,7 +69,7 @@ def build_part(name: str, head: Any, training: Training) -> ClassificationTask:
     )
     return ClassificationTask(
         model,
-        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, each_token=False),
+        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, labels="row"),
         run.labelled(name, "validation"),
         classifier,
         device=training.device,

@@ -1,4 +1,4 @@
-"""Masked language model: predicts masked tokens, and whether a sentence follows another."""
+"""Masked language model: predicts masked tokens, and how two segments are related."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ class Masked(HeadSpec):
     place = 6
     has_outputs = False
     command = "fill"
-    falling = frozenset({"loss", "masked_loss", "next_loss"})
+    falling = frozenset({"loss", "masked_loss", "next_loss", "order_loss"})
     does = "fills in masked words"
     panel = Panel("fill", "Fill in")
 

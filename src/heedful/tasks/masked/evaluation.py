@@ -36,7 +36,14 @@ def score_masked(
         # Masks depend on the batches: use those of a validation, so that figures are comparable.
         limits = (recipe.max_tokens, recipe.training.batch_tokens)
         rows_of_text = sentence_pairs(path, filler.vocabulary, head, *limits)
-        task = MaskedTask(filler.model, rows_of_text, rows_of_text, name=name, device=filler.device)
+        task = MaskedTask(
+            filler.model,
+            rows_of_text,
+            rows_of_text,
+            name=name,
+            pairs=head.masking.of_pairs or "next",
+            device=filler.device,
+        )
         found = task.validate().figures
     figures = {
         key: Figure(value, unit="nats" if key.endswith("loss") else "", rises=key not in falling)

@@ -7,10 +7,8 @@ from typing import Any, cast
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.data.document_store import EncodedDocuments, write_documents
+from heedful.data.document_store import EncodedDocuments
 from heedful.data.masking import SentencePairs
-from heedful.data.readers.plain import split_sentences
-from heedful.data.sentences import SentenceFailures
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.data.vocabulary import Vocabulary
 from heedful.models.bert import MaskedHead, NextSentenceHead
@@ -18,8 +16,8 @@ from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts import recipe as text_recipe
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import seen
 from heedful.tasks.texts.part import Training
+from heedful.tasks.texts.sentences import encode_documents, encode_sentences
 
 
 def encode(
@@ -30,12 +28,11 @@ def encode(
     max_tokens: int,
 ) -> dict[str, Any]:
     """Write encoded sentences of training and validation documents; returns facts about them."""
-    for part in ("train", "validation"):
-        if part == "train" or examples.data.is_validated:
-            texts = (example.text for example in examples.of(part))
-            write_sentences(texts, vocabulary, folder.parent / part, max_tokens, head)
-    found = EncodedDocuments.open(folder)
-    return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
+
+    def write(texts: Iterator[str], place: Path) -> None:
+        write_sentences(texts, vocabulary, place, max_tokens, head)
+
+    return encode_documents(folder, examples, write)
 
 
 def write_sentences(
@@ -50,18 +47,9 @@ def write_sentences(
     Raises:
         UserError: there is only one document, but sentence pairs need several.
     """
-    pairs, language = head.masking.next_sentence, head.data.sentences
-    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
-    failures = SentenceFailures()
-    lines = (
-        document.split("\n")
-        if language is None
-        else split_sentences(document.split("\n"), language, failures)
-        for document in seen(documents, "documents")
-    )
-    write_documents(lines, vocabulary, folder, longest=longest)
-    failures.report()
-    if pairs and len(EncodedDocuments.open(folder)) < 2:
+    longest = (max_tokens - 3) // 2 if head.masking.of_pairs else max_tokens - 2
+    encode_sentences(documents, vocabulary, folder, longest, head.data.sentences)
+    if head.masking.next_sentence and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
             f"the {folder.name} text is one document, but next-sentence prediction needs several: "
             "set data.documents to what separates documents, or masking.next_sentence = false"
@@ -88,15 +76,16 @@ def sentence_pairs(
         next_sentence=head.masking.next_sentence,
         whole_words=head.masking.whole_word,
         masked=head.masking.share,
+        sentence_order=head.masking.sentence_order,
     )
 
 
 def layers(
     name: str, head: text_recipe.MaskedHead, encoder: Any, labels: int, recipe: Any
 ) -> dict[str, nn.Module]:
-    """The layers that predict masked tokens, and whether segments follow each other."""
+    """The layers that predict masked tokens, and how the segments of a pair are related."""
     found: dict[str, nn.Module] = {name: MaskedHead(encoder)}
-    if head.masking.next_sentence:
+    if head.masking.of_pairs:
         found[f"{name}_next"] = NextSentenceHead(encoder.pooled_dim)
     return found
 
@@ -116,6 +105,7 @@ def build_part(name: str, head: text_recipe.MaskedHead, training: Training) -> M
         pairs("train"),
         pairs("validation") if validated else None,
         name=name,
+        pairs=head.masking.of_pairs or "next",
         device=training.device,
         precision=training.precision,
     )

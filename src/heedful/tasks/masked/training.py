@@ -1,12 +1,14 @@
-"""Pre-training of an encoder: masked tokens, and whether two segments follow each other.
+"""Pre-training of an encoder: masked tokens, and how the two segments of a pair are related.
 
 Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
-Understanding", section 3.1.
+Understanding", section 3.1: whether the second segment follows the first. Lan et al. 2020, "ALBERT:
+A Lite BERT for Self-supervised Learning of Language Representations", section 3.1: which of two
+consecutive segments comes first.
 Shapes: B rows, L tokens, M masked tokens, D width, V vocabulary.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,19 +28,25 @@ class _Counted(NamedTuple):
     masked: Tensor
     """−log p of the masked tokens."""
     following: Tensor
-    """−log p of whether segments follow; 0 without that task."""
+    """−log p of the relation of segments; 0 without that task."""
     masked_right: Tensor
     following_right: Tensor
 
 
+Pairs = Literal["next", "order"]
+"""What is predicted of pairs of segments, also the beginning of the names of figures."""
+_PART: dict[Pairs, str] = {"next": "next_sentence", "order": "sentence_order"}
+
+
 class MaskedTask(TaskDefaults):
-    """The training task of masked language models, with or without next-sentence prediction.
+    """The training task of masked language models, with or without predictions about pairs.
 
     Args:
-        model: an encoder with the heads ``name`` and, for next sentences, ``name_next``.
+        model: an encoder with the heads ``name`` and, for pairs of segments, ``name_next``.
         train: pairs of segments of the training text.
         validation: pairs of segments to validate on, one epoch of them; None without validation.
         name: the name of the head.
+        pairs: what is predicted of pairs of segments, if the model has the head for them.
         device: where the model is.
         precision: precision of matrix products in training; validation is in float32.
     """
@@ -50,11 +58,12 @@ class MaskedTask(TaskDefaults):
         validation: SentencePairs | None,
         *,
         name: str = "masked",
+        pairs: Pairs = "next",
         device: torch.device,
         precision: str = "float32",
     ) -> None:
         self.model: HeadedEncoder = model
-        self.train, self.validation, self.name = train, validation, name
+        self.train, self.validation, self.name, self.pairs = train, validation, name, pairs
         self.device, self.precision = device, precision
 
     def batches(
@@ -66,20 +75,30 @@ class MaskedTask(TaskDefaults):
     def loss(self, batch: MaskedBatch) -> Loss:
         """The mean over masked tokens plus the mean over pairs, times the number of pairs.
 
-        The parts ``masked`` and ``next_sentence`` are sums over masked tokens and over pairs.
+        The parts ``masked`` and ``next_sentence``, or ``sentence_order``, are sums over masked
+        tokens and over pairs.
         """
         with autocast(self.device, self.precision):
             found = self._count(batch)
-        hidden, rows = max(1, len(batch.labels)), batch.weight
-        total = found.masked * (rows / hidden) + found.following
+        hidden, rows, pairs = max(1, len(batch.labels)), batch.weight, self._decided(batch)
+        total = found.masked * (rows / hidden) + found.following * (rows / max(1, pairs))
         parts = {"loss": total.detach(), "masked": found.masked.detach()}
+        weights: dict[str, float] = {"masked": hidden}
         if self._follows:
-            parts["next_sentence"] = found.following.detach()
-        return Loss(total, parts, {"masked": hidden})
+            name = _PART[self.pairs]
+            parts[name] = found.following.detach()
+            weights |= {} if pairs == rows else {name: pairs}
+        return Loss(total, parts, weights)
 
     @property
     def _follows(self) -> bool:
         return f"{self.name}_next" in self.model.heads
+
+    def _decided(self, batch: MaskedBatch) -> int:
+        """The number of rows with two segments; all rows, if none is a pair."""
+        if self.pairs == "next" or batch.next_labels is None:
+            return batch.weight
+        return int((batch.next_labels >= 0).sum())
 
     def _count(self, batch: MaskedBatch) -> _Counted:
         encoded = self.model.encoder(batch.sequences)
@@ -94,7 +113,7 @@ class MaskedTask(TaskDefaults):
             nothing = torch.zeros((), device=logits.device)
             return _Counted(masked, nothing, right, nothing)
         follows = self.model.heads[f"{self.name}_next"](encoded).float()  # [B, 2]
-        following = F.cross_entropy(follows, batch.next_labels, reduction="sum")
+        following = F.cross_entropy(follows, batch.next_labels, ignore_index=-1, reduction="sum")
         follows_right = (follows.argmax(1) == batch.next_labels).sum()
         return _Counted(masked, following, right, follows_right)
 
@@ -113,10 +132,10 @@ class MaskedTask(TaskDefaults):
             for after, batch in self.validation.batches(Position(0)):
                 found = self._count(batch.to(self.device))
                 sums += torch.stack([each.double().cpu() for each in found])
-                hidden, rows = hidden + len(batch.labels), rows + batch.weight
+                hidden, rows = hidden + len(batch.labels), rows + self._decided(batch)
                 labels.append(batch.labels)
                 if batch.next_labels is not None:
-                    follows.append(batch.next_labels)
+                    follows.append(batch.next_labels[batch.next_labels >= 0])
                 if after.epoch:
                     break
         masked, following, right, follows_right = sums.tolist()
@@ -129,9 +148,9 @@ class MaskedTask(TaskDefaults):
         }
         if self._follows:
             figures |= {
-                "next_loss": following / rows,
-                "next_accuracy": follows_right / rows,
-                "next_majority": _majority(follows),
+                f"{self.pairs}_loss": following / rows,
+                f"{self.pairs}_accuracy": follows_right / rows,
+                f"{self.pairs}_majority": _majority(follows),
             }
         return Validation(figures, [])
 

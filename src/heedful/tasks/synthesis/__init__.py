@@ -1,21 +1,18 @@
 """Speech of a text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from heedful.basics.errors import UserError
-from heedful.tasks.column_spec import ColumnSpec, LeftOutError
-from heedful.tasks.spec import Command, maps_of, register
+from heedful.tasks.column_spec import LeftOutError
+from heedful.tasks.sound_spec import SoundSpec
+from heedful.tasks.spec import Command, register
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
-    from heedful.data.columns import Codec
     from heedful.evaluation.outcome import Figure
-    from heedful.models import Source, SynthesisModel
+    from heedful.models import Source
     from heedful.tasks.synthesis.examples import Recording, Said
     from heedful.tasks.synthesis.predictor import Speaker, Speech
     from heedful.tasks.synthesis.recipe import SynthesisRecipe
@@ -23,20 +20,7 @@ if TYPE_CHECKING:
     from heedful.tasks.synthesis.training import SynthesisTask
 
 
-@dataclass(frozen=True)
-class SpeechData:
-    """The options that describe the data."""
-
-    sounds: Annotated[
-        str | None,
-        typer.Option(
-            "--sounds",
-            help="Folder that the paths of recordings are relative to; default: the table's.",
-        ),
-    ] = None
-
-
-class Synthesis(ColumnSpec):
+class Synthesis(SoundSpec):
     """One sound for each text."""
 
     name = "synthesis"
@@ -45,11 +29,7 @@ class Synthesis(ColumnSpec):
     does = "synthesises speech"
     train_option = "speak"
     corpus = "tables with the path of a recording of one voice and its text in each row"
-    reading_settings = ("encoding",)
     falling = frozenset({"loss", "before", "after", "stop", "guided"})
-
-    def data_options(self) -> type[SpeechData]:
-        return SpeechData
 
     def recipe_type(self) -> "type[SynthesisRecipe]":
         from heedful.tasks.synthesis.recipe import SynthesisRecipe
@@ -74,17 +54,25 @@ class Synthesis(ColumnSpec):
         given = line if line.lstrip().startswith("{") else {"text": line}
         return read_object(Said, given, "the input")
 
+    def features_of(self, known: Mapping[str, Any]) -> Any:
+        from heedful.tasks.synthesis.texts import features_of
+
+        return features_of(known)
+
+    def vocabulary_of(self, known: Mapping[str, Any]) -> Any:
+        from heedful.tasks.synthesis.texts import vocabulary_of
+
+        return vocabulary_of(known)
+
+    def build(self, settings: Any, width: int, size: int) -> "nn.Module":
+        from heedful.models import build_synthesis_model
+
+        return build_synthesis_model(settings, width, size)
+
     def known(self, examples: Iterable["Recording"], recipe: Any) -> dict[str, Any]:
         from heedful.tasks.synthesis.texts import collect
 
         return collect(examples, recipe.data, recipe.model)
-
-    def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
-        from heedful.data import columns
-        from heedful.tasks.synthesis.texts import features_of, vocabulary_of
-
-        width, size = features_of(known).width, vocabulary_of(known).size
-        return {"frames": columns.sound(width), "text": columns.tokens(size)}
 
     def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
         from heedful.tasks.synthesis.texts import check_fits, frames_of, tokens_of
@@ -94,22 +82,6 @@ class Synthesis(ColumnSpec):
             raise LeftOutError(reason)
         return {"frames": frames, "text": tokens}
 
-    def kept(self, example: Any, known: Mapping[str, Any]) -> Any:
-        from heedful.tasks.synthesis.texts import features_of
-
-        return example.small(features_of(known))
-
-    def fresh_model(self, run: Any) -> "SynthesisModel":
-        from heedful.models import build_synthesis_model
-        from heedful.tasks.synthesis.texts import features_of, vocabulary_of
-
-        known = run.facts["known"]
-        width, size = features_of(known).width, vocabulary_of(known).size
-        try:
-            return build_synthesis_model(run.recipe.model, width, size)
-        except ValueError as error:
-            raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
-
     def task_type(self) -> "type[SynthesisTask]":
         from heedful.tasks.synthesis.training import SynthesisTask
 
@@ -118,11 +90,9 @@ class Synthesis(ColumnSpec):
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
     ) -> "SynthesisTask":
-        from heedful.data.store import Store
         from heedful.tasks.synthesis.speaking import speak, step_limits
         from heedful.tasks.synthesis.texts import features_of, vocabulary_of
 
-        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
         known = run.facts["known"]
 
         def say(source: "Source") -> list["Utterance"]:
@@ -133,7 +103,7 @@ class Synthesis(ColumnSpec):
         return self.task_type()(
             model,
             training,
-            (train, held_out if len(held_out) else None),
+            self.stores(run),
             say=say,
             write=vocabulary_of(known).decode,
             seconds=features_of(known).step,
@@ -145,12 +115,6 @@ class Synthesis(ColumnSpec):
         from heedful.tasks.synthesis.predictor import Speaker
 
         return Speaker
-
-    def facts(self, predictor: Any) -> dict[str, Any]:
-        return {"maps": maps_of(predictor.model)}
-
-    def amount(self, run: Any) -> str:
-        return f"{run.facts['data']['train']:,} recordings"
 
     def weight_name(self, run: Any) -> str:
         return "frames"

@@ -8,8 +8,7 @@ Shen et al. 2018, section 2.2; Tachibana, Uenoyama, Aihara 2018, section 4.1.
 Shapes: B recordings, T frames, M bands, S steps, L tokens with END.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,9 +17,7 @@ from torch import Tensor
 
 from heedful.attention import watch
 from heedful.basics.symbols import END, PAD
-from heedful.data.batching import FEWEST
 from heedful.data.column_batch import ColumnBatch
-from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.store import Store
 from heedful.inference.inference_mode import ready
 from heedful.models import Source
@@ -28,20 +25,6 @@ from heedful.tasks.synthesis.guided_attention import guided_losses
 from heedful.tasks.synthesis.speaking import Utterance, alignment_of
 from heedful.training.column_task import ColumnTask
 from heedful.training.protocol import Loss, Sample, Validation
-
-
-@dataclass(frozen=True)
-class SpeechBatch(ColumnBatch):
-    """Texts and frames; the weight is the number of frames."""
-
-    @classmethod
-    def weighed(cls, batch: ColumnBatch) -> "SpeechBatch":
-        """A batch with its number of frames."""
-        return cls(batch.columns, int(batch["frames"].lengths.sum()))
-
-    def to(self, device: torch.device | str) -> "SpeechBatch":
-        """The same batch on ``device``."""
-        return SpeechBatch(super().to(device).columns, self.weight)
 
 
 def texts_of(batch: ColumnBatch) -> Source:
@@ -81,16 +64,9 @@ class SynthesisTask(ColumnTask):
         self.model: Any = model
         self.settings, self.say, self.write, self.seconds = settings, say, write, seconds
 
-    def batches(
-        self, position: Position, rank: Rank = SINGLE
-    ) -> Iterator[tuple[Position, SpeechBatch]]:
-        """Endless batches from ``position``, each with the position after it."""
-        for after, batch in super().batches(position, rank):
-            yield after, SpeechBatch.weighed(batch)
-
-    def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
-        """The rows in parts."""
-        return [SpeechBatch.weighed(one) for one in ColumnBatch.split(batch, count, fewest)]
+    def weight_of(self, batch: ColumnBatch) -> int:
+        """The number of frames."""
+        return int(batch["frames"].lengths.sum())
 
     def batch_loss(self, batch: ColumnBatch) -> Loss:
         """The sum over the frames of all parts: ``before`` and ``after`` the post-net, ``stop`` and

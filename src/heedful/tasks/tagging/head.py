@@ -56,7 +56,7 @@ def build_part(name: str, head: Any, training: Training) -> TaggingTask:
     )
     return TaggingTask(
         model,
-        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, each_token=True),
+        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, labels="token"),
         run.tagged(name, "validation"),
         tagger,
         device=training.device,

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data import python_rows
-from heedful.data.examples import Document, Example, Labelled, Tagged
+from heedful.data.examples import Document, Example, Labelled, Rated, Tagged
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
@@ -107,6 +107,35 @@ class LabelledData(ExampleData):
         require_classes(labelled, files)
 
 
+class RatedData(LabelledData):
+    """Texts, or pairs of texts, each with a number in the column ``label``."""
+
+    def read_files(self, files: Sequence[str]) -> Iterator[Any]:
+        for number, example in enumerate(super().read_files(files), start=1):
+            try:
+                value = float(example.label)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise UserError(
+                    f"{', '.join(files)}: example {number:,}: '{example.label}' is not a number; "
+                    f"correct it, or choose another column than '{self.label}' (data.label)"
+                )
+            yield Rated(example.texts, value)
+
+    def stored(self, value: Any) -> Any:
+        texts, number = value
+        return Rated(tuple(texts), number)
+
+    def example_of(self, row: Any) -> list[Any]:
+        *texts, value = python_rows.values(row, [*self.text, self.label])
+        found = [python_rows.filled(own, name) for own, name in zip(texts, self.text, strict=True)]
+        return [found, python_rows.number(value, self.label)]
+
+    def check_labels(self, labelled: Counter[str], first: Example | None, files: str) -> None:
+        """Nothing to check: there are no classes."""
+
+
 class TaggedData(ExampleData):
     """Sentences of words, each with a tag."""
 
@@ -149,7 +178,7 @@ class DocumentData(ExampleData):
     documents: DocumentRule = "blank-lines"
     """What separates documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
     sentences: str | None = None
-    """For pairs of segments: the language whose rules are used to split lines into sentences."""
+    """For pre-training: the language whose rules are used to split lines into sentences."""
 
     def read_files(self, files: Sequence[str]) -> Iterator[Document]:
         found = read_documents(

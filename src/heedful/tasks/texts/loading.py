@@ -41,7 +41,7 @@ def load_classifier(
     Raises:
         UserError: the folder is not a run of a classifier.
     """
-    return _load(Classifier, "classification", path, head, device, precision, checkpoint)
+    return load_reader(Classifier, "classification", path, head, device, precision, checkpoint)
 
 
 def load_tagger(
@@ -57,7 +57,7 @@ def load_tagger(
     Raises:
         UserError: the folder is not a run of a tagger.
     """
-    return _load(Tagger, "tagging", path, head, device, precision, checkpoint)
+    return load_reader(Tagger, "tagging", path, head, device, precision, checkpoint)
 
 
 def load_filler(
@@ -73,7 +73,7 @@ def load_filler(
     Raises:
         UserError: the folder is not a run of a masked language model.
     """
-    return _load(FillMask, "masked", path, head, device, precision, checkpoint)
+    return load_reader(FillMask, "masked", path, head, device, precision, checkpoint)
 
 
 def load_generator(
@@ -88,18 +88,33 @@ def load_generator(
     Raises:
         UserError: the folder is not a run of a language model.
     """
-    return _load(Generator, "language-model", path, None, device, precision, checkpoint)
+    return load_reader(Generator, "language-model", path, None, device, precision, checkpoint)
 
 
-def _load(
+def load_reader(
     make: Callable[..., P],
     task: str,
     path: str | Path,
-    head: str | None,
-    device: str,
-    precision: str,
-    checkpoint: str | int | None,
+    head: str | None = None,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
 ) -> P:
+    """The predictor of a run for single texts.
+
+    Args:
+        make: its class, called with the model, the vocabulary, the arguments of
+            :meth:`~heedful.tasks.texts.spec.TextSpec.predictor_arguments`, device and precision.
+        task: the task of its head.
+        path: the run's folder.
+        head: the head of a multi-task run; its only head for ``task`` if None.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: the precision of matrix products; ``auto`` chooses the fastest.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: the folder is not a run with such a head.
+    """
     run = cast(TextRun, open_run(path))  # whatever has such a head is one
     name = _head(path, run.recipe, task, head)
     spec = cast(TextSpec, spec_named(task))
@@ -114,6 +129,7 @@ def _load(
     model.to(chosen).eval()
     products = resolve_precision(model, products, chosen)
     own = spec.predictor_arguments(run, name)
+    model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, name)
     return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 
 
@@ -123,15 +139,17 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
     Raises:
         UserError: the run has no such head, or several and none is named.
     """
-    heads = spec_named(recipe.task).heads(recipe)
-    fitting = [name for name, own in heads.items() if own == task]
+    spec = spec_named(recipe.task)
+    heads = spec.heads(recipe)
+    if isinstance(spec, TextSpec):
+        heads = heads | spec.inner_heads(recipe)
+    command = spec_named(task).command
+    fitting = [name for name, own in heads.items() if spec_named(own).command == command]
     if head is not None and head in fitting:
         return head
     if head is not None:
         named = ", ".join(fitting) or "none"
-        raise UserError(
-            f"{path} has no head '{head}' for heedful {spec_named(task).command}; there is {named}"
-        )
+        raise UserError(f"{path} has no head '{head}' for heedful {command}; there is {named}")
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

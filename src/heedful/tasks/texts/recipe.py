@@ -14,7 +14,14 @@ from heedful.models import EncoderSettings, LanguageSettings, registered
 from heedful.models.bert import BertSettings
 from heedful.models.registry import kind_of
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
-from heedful.tasks.texts.data import DocumentData, ExampleData, LabelledData, TaggedData
+from heedful.tasks.texts.data import (
+    DocumentData,
+    ExampleData,
+    LabelledData,
+    RatedData,
+    TaggedData,
+)
+from heedful.tasks.texts.masking_settings import MaskingSettings
 
 __all__ = [
     "ClassificationHead",
@@ -28,6 +35,9 @@ __all__ = [
     "MaskedHead",
     "MaskedRecipe",
     "MaskingSettings",
+    "RatedData",
+    "RegressionHead",
+    "RegressionRecipe",
     "SeveralRecipe",
     "TaggedData",
     "TaggingHead",
@@ -62,17 +72,6 @@ class TextVectorSettings(VectorSettings):
     file: str
 
 
-class MaskingSettings(Settings):
-    """Pre-training of an encoder (Devlin et al. 2019, section 3.1)."""
-
-    share: float = Field(0.15, gt=0, lt=1)
-    """Share of tokens to predict; 80 % of them are masked, 10 % replaced, 10 % unchanged."""
-    whole_word: bool = False
-    """Mask whole words, with all their tokens."""
-    next_sentence: bool = True
-    """Also predict whether the second segment of a pair follows the first."""
-
-
 class ClassificationHead(Settings):
     """A label for each text, or pair of texts."""
 
@@ -84,6 +83,19 @@ class ClassificationHead(Settings):
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
         return _choices(ClassificationTraining)
+
+
+class RegressionHead(Settings):
+    """A number for each text, or pair of texts."""
+
+    task: Literal["regression"] = "regression"
+    data: RatedData
+    weight: float = Field(1.0, gt=0)
+    """λ of its loss in multi-task training."""
+
+    def figures(self) -> tuple[str, ...]:
+        """Figures that checkpoints can be chosen by."""
+        return _choices(RegressionTraining)
 
 
 class TaggingHead(Settings):
@@ -99,7 +111,7 @@ class TaggingHead(Settings):
 
 
 class MaskedHead(Settings):
-    """Predicts masked tokens, and whether two segments follow each other."""
+    """Predicts masked tokens, and how two segments are related."""
 
     task: Literal["masked"] = "masked"
     data: DocumentData
@@ -108,12 +120,11 @@ class MaskedHead(Settings):
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
-        following = self.masking.next_sentence
-        known = _choices(MaskedTraining)
-        return tuple(each for each in known if following or each != "next_accuracy")
+        others = {"next_accuracy", "order_accuracy"} - {f"{self.masking.of_pairs}_accuracy"}
+        return tuple(each for each in _choices(MaskedTraining) if each not in others)
 
 
-HeadSettings = ClassificationHead | TaggingHead | MaskedHead
+HeadSettings = ClassificationHead | RegressionHead | TaggingHead | MaskedHead
 _NO_HEADS = nn.ModuleDict()
 
 
@@ -186,13 +197,15 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(
                 "training.penalty needs structured self-attention: model.pooling = 'structured'"
             )
-        if self.training.penalty and "classification" not in tasks:
-            raise ValueError("training.penalty needs a classification task")
+        if self.training.penalty and not tasks & {"classification", "regression"}:
+            raise ValueError(
+                "training.penalty needs a task of whole texts: classification or regression"
+            )
         if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(
                 "[vectors] is for other encoders: a language model has its own embeddings"
             )
-        if self.training.label_smoothing and tasks == {"masked"}:
+        if self.training.label_smoothing and not tasks & {"classification", "tagging"}:
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
 
     def _can_read(self, name: str, head: HeadSettings) -> None:
@@ -204,7 +217,7 @@ class EncoderRecipe(TextRecipe):
             kind = f"{kind}' with pairs = 'apart"
         if head.task == "tagging":
             raise ValueError(f"model.kind = '{kind}' has no word vectors for tagging")
-        if head.task == "classification" and len(head.data.text) == 1:
+        if isinstance(head.data, LabelledData) and len(head.data.text) == 1:
             raise ValueError(
                 f"model.kind = '{kind}' reads pairs of texts only: set {self.table_of(name)}.text "
                 "to both columns, or choose another model"
@@ -228,6 +241,23 @@ class ClassificationRecipe(EncoderRecipe):
         return {"classification": ClassificationHead(data=self.data)}
 
 
+class RegressionTraining(TextTrainingSettings):
+    """As all, chosen by Pearson's correlation."""
+
+    choose_by: Literal["loss", "pearson", "spearman"] = "pearson"
+
+
+class RegressionRecipe(EncoderRecipe):
+    """A number for each text, or pair of texts."""
+
+    task: Literal["regression"] = "regression"
+    data: RatedData
+    training: RegressionTraining = RegressionTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"regression": RegressionHead(data=self.data)}
+
+
 class TaggingTraining(TextTrainingSettings):
     """As all, chosen by accuracy."""
 
@@ -248,7 +278,7 @@ class TaggingRecipe(EncoderRecipe):
 class MaskedTraining(TextTrainingSettings):
     """As all, chosen by loss."""
 
-    choose_by: Literal["loss", "masked_accuracy", "next_accuracy"] = "loss"
+    choose_by: Literal["loss", "masked_accuracy", "next_accuracy", "order_accuracy"] = "loss"
 
 
 class MaskedRecipe(EncoderRecipe):
@@ -264,9 +294,11 @@ class MaskedRecipe(EncoderRecipe):
 
     @model_validator(mode="after")
     def _is_chosen_by_a_figure(self) -> "MaskedRecipe":
-        if self.training.choose_by == "next_accuracy" and not self.masking.next_sentence:
+        pairs = {"next_accuracy": "next_sentence", "order_accuracy": "sentence_order"}
+        needed = pairs.get(self.training.choose_by)
+        if needed is not None and not getattr(self.masking, needed):
             raise ValueError(
-                "training.choose_by = 'next_accuracy' needs masking.next_sentence = true"
+                f"training.choose_by = '{self.training.choose_by}' needs masking.{needed} = true"
             )
         return self
 

@@ -6,6 +6,7 @@ Shapes: B rows, L tokens, BEGIN and the ENDs included.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,8 +29,8 @@ class RowBatch:
 
     Attributes:
         rows: the input of the encoder.
-        labels: [B] the class of each row; or [B, L] 1 + the tag of each token that begins a word,
-            0 elsewhere.
+        labels: [B] the class of each row, or its number in float32; or [B, L] 1 + the tag of each
+            token that begins a word, 0 elsewhere.
         weight: number of labels.
     """
 
@@ -62,16 +63,22 @@ class RowBatches(StoreBatches[RowBatch]):
     Args:
         folder: the store; its rows are without the first BEGIN and the last END.
         batch_tokens: maximum tokens of a batch.
-        each_token: whether each token has a label; otherwise each row has one.
+        labels: what has a label: each row, each token, or each row, whose label is a number.
 
     Raises:
         UserError: the store is empty, or a file is missing or damaged.
     """
 
-    def __init__(self, folder: Path, batch_tokens: int, *, each_token: bool) -> None:
+    def __init__(
+        self, folder: Path, batch_tokens: int, *, labels: Literal["row", "token", "number"]
+    ) -> None:
         store = Store.open(folder, renamed={"source": "tokens", "target": "labels"})
-        collate = _tagged if each_token else _labelled
-        super().__init__(store, batch_tokens, collate, by=("tokens", "labels"))
+        super().__init__(store, batch_tokens, _COLLATES[labels], by=("tokens", "labels"))
+
+
+def _rated(columns: Columns) -> RowBatch:
+    labels = torch.from_numpy(columns["labels"].values.astype(np.float32))
+    return RowBatch(_rows(columns), labels, len(labels))
 
 
 def _labelled(columns: Columns) -> RowBatch:
@@ -85,6 +92,9 @@ def _tagged(columns: Columns) -> RowBatch:
     labels = torch.zeros_like(rows.tokens)
     labels[:, 1 : 1 + tags.shape[1]] = tags
     return RowBatch(rows, labels, max(1, int((labels > 0).sum())))
+
+
+_COLLATES = {"row": _labelled, "token": _tagged, "number": _rated}
 
 
 def _rows(columns: Columns) -> Sequences:

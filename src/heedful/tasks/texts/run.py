@@ -1,6 +1,7 @@
 """Runs for single texts."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, cast
 from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.data.examples import Document, Example, Labelled, Tagged
+from heedful.data.examples import Document, Example, Labelled, Rated, Tagged
 from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.runs.registry import kind_of
@@ -50,6 +51,13 @@ class TextRun(Run):
             raise no_examples(self.set_folder(name) / f"{part}.jsonl")
         return [Labelled(tuple(texts), label) for texts, label in found]
 
+    def rated(self, name: str, part: str) -> list[Rated]:
+        """The texts with numbers of ``validation`` or ``test`` stored in the run."""
+        found = self._kept(name, part)
+        if not all(_is_rated(example) for example in found):
+            raise no_examples(self.set_folder(name) / f"{part}.jsonl")
+        return [Rated(tuple(texts), value) for texts, value in found]
+
     def tagged(self, name: str, part: str) -> list[Tagged]:
         """The tagged sentences of ``validation`` or ``test`` stored in the run."""
         found = self._kept(name, part)
@@ -74,6 +82,11 @@ def _is_texts(value: Any) -> bool:
 def _is_labelled(example: Any) -> bool:
     right = isinstance(example, list) and len(example) == 2
     return right and _is_texts(example[0]) and isinstance(example[1], str)
+
+
+def _is_rated(example: Any) -> bool:
+    right = isinstance(example, list) and len(example) == 2 and _is_texts(example[0])
+    return right and isinstance(example[1], int | float) and math.isfinite(example[1])
 
 
 def _is_tagged(example: Any) -> bool:

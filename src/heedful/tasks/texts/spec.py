@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_LABELS = 12
 """Maximum number of labels that ``heedful info`` lists."""
-_LEAST_SYMBOLS = 5
+LEAST_SYMBOLS = 5
 """A vocabulary size for checking the model before the vocabulary is built."""
 
 
@@ -97,7 +97,7 @@ class TextSpec(TaskSpec):
         from heedful.models import build_encoder
         from heedful.runs.model_size import require_trainable
 
-        require_trainable(recipe, lambda: build_encoder(recipe.model, _LEAST_SYMBOLS))
+        require_trainable(recipe, lambda: build_encoder(recipe.model, LEAST_SYMBOLS))
 
     def prepare(
         self, path: Path, recipe: "TextRecipe", data_folder: Path | None, start: "Start | None"
@@ -179,6 +179,14 @@ class TextSpec(TaskSpec):
         """Score a head of a run on examples of the type that :meth:`kept` returns."""
         raise UserError(f"{head.run.path}: {self.name} is scored head by head")
 
+    def inner_heads(self, recipe: Any) -> dict[str, str]:
+        """Parts of heads that another command can use, by name → the task of that command."""
+        return {}
+
+    def model_of_head(self, model: Any, head: str) -> Any:
+        """The encoder and its heads that a predictor of a head, or of an inner head, uses."""
+        return model
+
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
         """Arguments of the predictor in addition to the model and the vocabulary."""
         return {}
@@ -204,7 +212,7 @@ class EncoderSpec(TextSpec):
 
     family = "encoder"
     starts = frozenset({"encoder", "language"})
-    exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"bert": "bert"}}
+    exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"bert": "bert", "xlnet": "xlnet"}}
 
     def tables_from(self, run: "Run") -> dict[str, Any]:
         tables = super().tables_from(run)

@@ -1,11 +1,11 @@
-"""Training of classifiers and taggers by cross-entropy.
+"""Training on labelled rows: classifiers and taggers by cross-entropy.
 
 Shapes: B rows, L tokens, C classes, R hops.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,32 +15,41 @@ from heedful.attention import watch
 from heedful.attention.disagreement import disagreement
 from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST
-from heedful.data.examples import Labelled, Tagged, tagged_only
+from heedful.data.examples import Labelled, Rated, Tagged, tagged_only
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.evaluation.classification import score_classification, score_tagging
 from heedful.inference.batches import Item, padded, token_batches
-from heedful.inference.classifier import Classifier, Text
+from heedful.inference.classifier import Classifier
 from heedful.inference.inference_mode import ready
 from heedful.inference.tagger import Tagger
+from heedful.inference.text_reader import Text
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.tasks.texts.rows import RowBatch, RowBatches, tagged_rows
 from heedful.training.protocol import Loss, Sample, TaskDefaults, Validation
 
 ExampleT = TypeVar("ExampleT")
-ReaderT = TypeVar("ReaderT", Classifier, Tagger)
+
+
+class Reader(Protocol):
+    """A predictor with a head."""
+
+    head: str
+
+
+ReaderT = TypeVar("ReaderT", bound=Reader)
 
 _LEAST = 1e-30
 """Minimum of probabilities before the logarithm, because rounding may give zero."""
 
 
 class LabelTask(TaskDefaults, Generic[ExampleT, ReaderT]):
-    """The base class of the training tasks of classifiers and taggers.
+    """The base class of training tasks on labelled rows.
 
     Args:
         model: an encoder with the reader's head.
         train: the training rows.
         validation: examples to validate on; may be empty.
-        reader: classifies or tags the validation examples with ``model``.
+        reader: predicts the labels of the validation examples with ``model``.
         device: where the model is.
         label_smoothing: ε in [0, 1) of the training loss.
         penalty: weight of ``‖AAᵀ − I‖²_F`` of each row's hops (Lin et al. 2017, equation 8).
@@ -88,18 +97,14 @@ class LabelTask(TaskDefaults, Generic[ExampleT, ReaderT]):
         return self.train.batches(position, rank)
 
     def loss(self, batch: RowBatch) -> Loss:
-        """Summed cross-entropy of the labels plus the penalty on hops, if any.
+        """The summed loss of the labels plus the penalty on hops, if any.
 
         The part ``loss`` is without smoothing; ``overlap`` is the penalty without its weight.
         """
         watching = watch(self.model, self._hops, keep_gradients=True)
         with autocast(self.device, self.precision), watching as seen:
-            logits = self.model.heads[self.head](self.model.encoder(batch.rows))
-            chosen, labels = decided(logits, batch.labels)
-            total = F.cross_entropy(
-                chosen.float(), labels, label_smoothing=self.label_smoothing, reduction="sum"
-            )
-            exact = F.cross_entropy(chosen.detach().float(), labels, reduction="sum")
+            outputs = self.model.heads[self.head](self.model.encoder(batch.rows))
+            total, exact = self.errors(outputs, batch.labels)
         if not self._hops:
             return Loss(total, {"loss": exact})
         overlap = sum(
@@ -108,6 +113,14 @@ class LabelTask(TaskDefaults, Generic[ExampleT, ReaderT]):
         )
         # The penalty is summed over rows, which are also the weight of a batch with hops.
         return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
+
+    def errors(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The summed loss of the outputs of the head, and what is reported: without smoothing."""
+        chosen, labels = decided(outputs, labels)
+        total = F.cross_entropy(
+            chosen.float(), labels, label_smoothing=self.label_smoothing, reduction="sum"
+        )
+        return total, F.cross_entropy(chosen.detach().float(), labels, reduction="sum")
 
     def split(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
         """Split the rows; with a penalty, return the whole batch, because hops are watched."""
@@ -152,8 +165,8 @@ def _side_by_side(words: Sequence[str], tags: Sequence[str]) -> str:
     return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
 
 
-def read(example: Labelled) -> Text:
-    """The input of a classifier for an example."""
+def read(example: Labelled | Rated) -> Text:
+    """The input of a predictor for an example."""
     return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
 
 

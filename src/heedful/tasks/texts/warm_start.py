@@ -50,8 +50,10 @@ def weights_of_encoder(
             continue
         taken.append(name if old == name else f"{name} ('{old}' there)")
         kept |= _renamed(start.weights, old, name)
-        if head.task == "masked" and head.masking.next_sentence:
-            following = _renamed(start.weights, f"{old}_next", f"{name}_next")
+        if head.task == "masked" and head.masking.of_pairs:
+            before = known.heads()[old]
+            same = before.task == "masked" and before.masking.of_pairs == head.masking.of_pairs
+            following = _renamed(start.weights, f"{old}_next", f"{name}_next") if same else {}
             kept |= following
             new += [] if following else [f"{name}_next"]
     parts = [

@@ -1,21 +1,20 @@
 """The text of a recording."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from heedful.basics.errors import UserError
-from heedful.tasks.column_spec import ColumnSpec, LeftOutError
-from heedful.tasks.spec import Command, maps_of, register
+from heedful.tasks.column_spec import LeftOutError
+from heedful.tasks.sound_spec import SoundSpec
+from heedful.tasks.spec import Command, register
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
-    from heedful.data.columns import Codec
     from heedful.evaluation.outcome import Examples, Figure
-    from heedful.models import Sounds, SpeechModel
+    from heedful.models import Sounds
+    from heedful.runs.run import Run
+    from heedful.runs.start import Start
     from heedful.tasks.sound_input import Heard
     from heedful.tasks.transcription.examples import Spoken
     from heedful.tasks.transcription.predictor import Transcriber
@@ -23,20 +22,7 @@ if TYPE_CHECKING:
     from heedful.tasks.transcription.training import TranscriptionTask
 
 
-@dataclass(frozen=True)
-class SpokenData:
-    """The options that describe the data."""
-
-    sounds: Annotated[
-        str | None,
-        typer.Option(
-            "--sounds",
-            help="Folder that the paths of recordings are relative to; default: the table's.",
-        ),
-    ] = None
-
-
-class Transcription(ColumnSpec):
+class Transcription(SoundSpec):
     """One text for each recording."""
 
     name = "transcription"
@@ -45,12 +31,11 @@ class Transcription(ColumnSpec):
     does = "transcribes recordings"
     train_option = "transcribe"
     corpus = "tables with the path of a recording and its text in each row"
-    reading_settings = ("encoding",)
+    family = "transcription"
+    starts = frozenset({"transcription"})
+    changeable_at_start = frozenset({"model.dropout", "model.attention_dropout"})
     media_fields = frozenset({"sound"})
     falling = frozenset({"loss", "word_error", "character_error"})
-
-    def data_options(self) -> type[SpokenData]:
-        return SpokenData
 
     def recipe_type(self) -> "type[TranscriptionRecipe]":
         from heedful.tasks.transcription.recipe import TranscriptionRecipe
@@ -72,18 +57,44 @@ class Transcription(ColumnSpec):
 
         return read_sound_argument(text)
 
+    def features_of(self, known: Mapping[str, Any]) -> Any:
+        from heedful.tasks.sound_input import features_of
+
+        return features_of(known)
+
+    def vocabulary_of(self, known: Mapping[str, Any]) -> Any:
+        from heedful.tasks.transcription.texts import vocabulary_of
+
+        return vocabulary_of(known)
+
+    def build(self, settings: Any, width: int, size: int) -> "nn.Module":
+        from heedful.models import build_speech_model
+
+        return build_speech_model(settings, width, size)
+
     def known(self, examples: Iterable["Spoken"], recipe: Any) -> dict[str, Any]:
         from heedful.tasks.transcription.texts import collect
 
-        return collect(examples, recipe.data, recipe.model)
+        return collect(examples, recipe)
 
-    def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
-        from heedful.data import columns
-        from heedful.tasks.sound_input import features_of
-        from heedful.tasks.transcription.texts import vocabulary_of
+    def known_from(
+        self, start: "Start", examples: Iterable["Spoken"], recipe: Any
+    ) -> dict[str, Any]:
+        from heedful.tasks.transcription.texts import continued
 
-        width, size = features_of(known).width, vocabulary_of(known).size
-        return {"frames": columns.sound(width), "text": columns.tokens(size)}
+        return continued(start.run.facts["known"], examples, recipe)
+
+    def tables_from(self, run: "Run") -> dict[str, Any]:
+        tables = run.recipe.as_tables()
+        return {name: tables[name] for name in ("model", "tokeniser") if name in tables}
+
+    def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
+        theirs = start.recipe.as_tables()["data"]
+        same = {name: theirs[name] for name in ("features", "units", "lower_case", "longest")}
+        return {**tables, "data": {**tables["data"], **same}}
+
+    def reads_any_length(self, run: Any) -> bool:
+        return bool(run.recipe.model.reads_any_length)
 
     def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
         from heedful.tasks.sound_input import features_of
@@ -99,23 +110,6 @@ class Transcription(ColumnSpec):
             raise LeftOutError(reason)
         return {"frames": frames, "text": tokens}
 
-    def kept(self, example: Any, known: Mapping[str, Any]) -> Any:
-        from heedful.tasks.sound_input import features_of
-
-        return example.small(features_of(known))
-
-    def fresh_model(self, run: Any) -> "SpeechModel":
-        from heedful.models import build_speech_model
-        from heedful.tasks.sound_input import features_of
-        from heedful.tasks.transcription.texts import vocabulary_of
-
-        known = run.facts["known"]
-        width, size = features_of(known).width, vocabulary_of(known).size
-        try:
-            return build_speech_model(run.recipe.model, width, size)
-        except ValueError as error:
-            raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
-
     def task_type(self) -> "type[TranscriptionTask]":
         from heedful.tasks.transcription.training import TranscriptionTask
 
@@ -124,12 +118,10 @@ class Transcription(ColumnSpec):
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
     ) -> "TranscriptionTask":
-        from heedful.data.store import Store
         from heedful.decoding import SearchOptions
         from heedful.tasks.transcription.predictor import find_texts
         from heedful.tasks.transcription.texts import spaced, vocabulary_of
 
-        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
         vocabulary, greedy = vocabulary_of(run.facts["known"]), SearchOptions(beam=1)
 
         def transcribe(sounds: "Sounds") -> list[str]:
@@ -139,7 +131,7 @@ class Transcription(ColumnSpec):
         return self.task_type()(
             model,
             training,
-            (train, held_out if len(held_out) else None),
+            self.stores(run),
             transcribe=transcribe,
             write=lambda tokens: spaced(vocabulary.decode(tokens)),
             device=device,
@@ -150,12 +142,6 @@ class Transcription(ColumnSpec):
         from heedful.tasks.transcription.predictor import Transcriber
 
         return Transcriber
-
-    def facts(self, predictor: Any) -> dict[str, Any]:
-        return {"maps": maps_of(predictor.model)}
-
-    def amount(self, run: Any) -> str:
-        return f"{run.facts['data']['train']:,} recordings"
 
     def weight_name(self, run: Any) -> str:
         return "tokens"

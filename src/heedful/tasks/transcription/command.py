@@ -72,6 +72,15 @@ class TranscribeOptions:
     language_weight: Annotated[
         float, typer.Option("--language-weight", min=0.0, help="Weight of the language model.")
     ] = 0.3
+    ctc_weight: Annotated[
+        float | None,
+        typer.Option(
+            "--ctc-weight",
+            min=0.0,
+            max=1.0,
+            help="Weight of CTC in the search, for a model with CTC beside a decoder.",
+        ),
+    ] = None
     trace: TraceFile = None
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -86,7 +95,6 @@ def run(options: TranscribeOptions) -> None:
     check_outputs(options.output, options.trace)
     use_threads(options.threads)
     from heedful.basics.settings import check
-    from heedful.decoding import SearchOptions
     from heedful.inference.files import write_lines
     from heedful.tasks.spec import spec_of_run
 
@@ -97,7 +105,11 @@ def run(options: TranscribeOptions) -> None:
     own = predictor.options.model_dump() | {"nbest": options.nbest}
     if options.beam is not None:
         own["beam"] = options.beam
-    predictor.options = check(SearchOptions, own, "the options")
+    if options.ctc_weight is not None:
+        own["ctc_weight"] = options.ctc_weight
+    predictor.options = check(type(predictor.options), own, "the options")
+    if options.ctc_weight:
+        _check_joint(predictor)
     if options.language_model is not None:
         _use_language(predictor, options)
     paths = lines_of(options.files)
@@ -111,6 +123,15 @@ def run(options: TranscribeOptions) -> None:
     else:
         lines = _lines(predictor.predict, paths, options.json)
     write_lines(lines, options.output, "transcription")
+
+
+def _check_joint(predictor: Any) -> None:
+    from heedful.tasks.transcription.recipe import require_both
+
+    try:
+        require_both(predictor.recipe.model, "--ctc-weight")
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 def _use_language(predictor: Any, options: TranscribeOptions) -> None:

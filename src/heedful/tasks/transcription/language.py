@@ -11,6 +11,7 @@ from heedful.basics.symbols import END, UNKNOWN
 from heedful.data.listed_vocabularies import ListedVocabulary
 from heedful.decoding import Decodable, ShallowFusion
 from heedful.inference.generator import Generator
+from heedful.tasks.transcription.subwords import Subwords
 
 
 class Language(NamedTuple):
@@ -23,7 +24,11 @@ class Language(NamedTuple):
 
     @classmethod
     def of(
-        cls, generator: Generator, own: ListedVocabulary, weight: float, device: torch.device
+        cls,
+        generator: Generator,
+        own: ListedVocabulary | Subwords,
+        weight: float,
+        device: torch.device,
     ) -> "Language":
         """The language model of a run.
 
@@ -37,6 +42,15 @@ class Language(NamedTuple):
             UserError: its vocabulary has other units.
         """
         theirs: Any = generator.vocabulary
+        generator.model.eval()
+        model = generator.model.to(device)
+        if isinstance(own, Subwords):
+            if getattr(getattr(theirs, "tokeniser", None), "model", None) != own.tokeniser.model:
+                raise UserError(
+                    "the language model must have the same subwords: train it on the same texts, "
+                    "in the same case, with the same [tokeniser]"
+                )
+            return cls(model, torch.arange(own.size, device=device), weight)
         if getattr(theirs, "kind", None) != own.kind:
             raise UserError(
                 f"the language model must predict {own.noun}: train it with tokeniser.kind = "
@@ -51,8 +65,7 @@ class Language(NamedTuple):
             notice(
                 f"the language model does not know {unknown:,} of {len(own.entries):,} {own.noun}"
             )
-        generator.model.eval()
-        return cls(generator.model.to(device), torch.tensor(found, device=device), weight)
+        return cls(model, torch.tensor(found, device=device), weight)
 
     def fused(self, model: Decodable[Any, Any]) -> ShallowFusion[Any]:
         """A model with this language model."""

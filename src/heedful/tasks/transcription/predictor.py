@@ -4,6 +4,7 @@ Shapes: B sounds, S positions, L target tokens, V symbols.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,11 +13,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from heedful.attention import watch
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
 from heedful.data.listed_vocabularies import ListedVocabulary
-from heedful.decoding import Hypothesis, SearchOptions, search
+from heedful.decoding import Decodable, Hypothesis, JointCtc, SearchOptions, search
 from heedful.decoding.ctc import best_path, prefix_search
+from heedful.decoding.joint_ctc import Emissions
 from heedful.inference import Axis, Media, Trace
 from heedful.inference.alignment import rows_of
 from heedful.inference.fusing import searched
@@ -27,7 +30,10 @@ from heedful.models import Annotations, Sounds, SpeechModel
 from heedful.models.speech import BLANK
 from heedful.tasks.column_predictor import ColumnPredictor
 from heedful.tasks.sound_input import Heard, Part, features_of
+from heedful.tasks.transcription.ctc_trace import ctc_map, token_log_probabilities
 from heedful.tasks.transcription.language import Language
+from heedful.tasks.transcription.recipe import TranscriptionSearch
+from heedful.tasks.transcription.subwords import Subwords
 from heedful.tasks.transcription.texts import spaced, vocabulary_of
 
 _AT_ONCE = 16
@@ -76,6 +82,7 @@ def find_texts(
     heard: Annotations,
     options: SearchOptions,
     language: Language | None = None,
+    ctc_weight: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses for sounds, in evaluation mode: by the decoder, or by CTC without one.
 
@@ -84,6 +91,7 @@ def find_texts(
         heard: its annotations of the sounds.
         options: settings of the search.
         language: a language model for the decoder.
+        ctc_weight: λ of :class:`heedful.decoding.JointCtc`; 0 for the decoder alone.
     """
     if not model.has_decoder:
         emissions = model.emissions(heard).cpu()
@@ -92,16 +100,27 @@ def find_texts(
             return [[best_path(row, BLANK)] for row in rows]
         return [prefix_search(row, BLANK, options.beam)[: options.nbest] for row in rows]
     device = heard.vectors.device
-    limits = torch.full((len(heard.lengths),), model.max_length, device=device)
+    decodable: Decodable[Annotations, Any] = searched(_Heard(model))
+    if language is not None:
+        decodable = language.fused(_Heard(model))
+    if ctc_weight:
+        decodable = JointCtc(decodable, lambda it: _emitted(model, it), ctc_weight, BLANK)
+    longest = model.max_length
+    if language is not None:
+        longest = min(longest, int(language.model.max_length))
+    limits = torch.full((len(heard.lengths),), longest, device=device)
     with without_contention(device):
-        return search(
-            searched(_Heard(model)) if language is None else language.fused(_Heard(model)),
+        found = search(
+            decodable,
             heard,
             rows=len(heard.lengths),
             options=options,
             max_lengths=limits,
             keys=list(range(len(heard.lengths))),
         )
+    if longest < model.max_length and any(len(own[0].tokens) == longest - 1 for own in found):
+        notice(f"a text ends after {longest - 1:,} tokens: the language model reads no more")
+    return found
 
 
 class _Heard:
@@ -109,6 +128,10 @@ class _Heard:
 
     def __init__(self, model: SpeechModel) -> None:
         self.start, self.step = model.begin, model.step
+
+
+def _emitted(model: SpeechModel, heard: Annotations) -> Emissions:
+    return Emissions(model.emissions(heard), heard.lengths)
 
 
 def token_positions(
@@ -141,7 +164,7 @@ def token_positions(
 
 
 def words_at(
-    vocabulary: ListedVocabulary,
+    vocabulary: ListedVocabulary | Subwords,
     tokens: Sequence[int],
     positions: Sequence[int],
     seconds: float,
@@ -158,9 +181,8 @@ def words_at(
     """
     texts = vocabulary.decode(tokens).split()
     spans: dict[int, tuple[int, int]] = {}
-    spoken = set(vocabulary.word_starts()) if vocabulary.kind == "characters" else set()
     for token, word, place in zip(tokens, vocabulary.word_indices(tokens), positions, strict=True):
-        if word >= 0 and token not in spoken:
+        if word >= 0 and vocabulary.decode([token]).strip():  # not a space alone
             first, _ = spans.get(word, (place, place))
             spans[word] = first, place + 1
     return [
@@ -178,7 +200,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
     def __init__(self, *given: Any, **how: Any) -> None:
         super().__init__(*given, **how)
-        self.options: SearchOptions = self.recipe.decoding
+        self.options: TranscriptionSearch = self.recipe.decoding
         self.language: Language | None = None
         self.features, self.vocabulary = features_of(self.known), vocabulary_of(self.known)
 
@@ -222,11 +244,15 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         frames = pad_sequence([part.features for part in parts], batch_first=True)
         lengths = torch.tensor([len(part.features) for part in parts])
         heard = self.model.listen(Sounds(frames.to(self.device), lengths.to(self.device)))
-        hypotheses = find_texts(self.model, heard, self.options, self.language)
+        hypotheses = self._found(heard)
         tokens = [own[0].tokens for own in hypotheses]
         places = token_positions(self.model, heard, tokens)
         made = zip(parts, hypotheses, places, strict=True)
         return [self._made(part, own, positions) for part, own, positions in made]
+
+    def _found(self, heard: Annotations) -> list[list[Hypothesis]]:
+        weight = self.options.ctc_weight
+        return find_texts(self.model, heard, self.options, self.language, weight)
 
     def _made(
         self, part: Part, hypotheses: Sequence[Hypothesis], positions: Sequence[int] | None
@@ -241,7 +267,8 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         return Transcript(best[0], words, best[1], others)
 
     def trace(self, heard: Heard, relevance: bool = True) -> Trace:
-        """What the model attends to while it transcribes a sound.
+        """What the model attends to while it transcribes a sound, and where CTC places each token
+        (:func:`~heedful.tasks.transcription.ctc_trace.ctc_map`).
 
         Args:
             heard: the sound; of a long one, the first part.
@@ -254,7 +281,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         )
         with self.ready():
             listened = self.model.listen(sounds)
-            [[best, *_]] = find_texts(self.model, listened, self.options, self.language)
+            [[best, *_]] = self._found(listened)
         count = int(listened.lengths)
         sound = None if part.sound is None else Media.sound(*_tensor(part.sound))
         time = Axis("time", extent=(count, count * self.seconds), media=sound)
@@ -264,15 +291,19 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
         def decide() -> Decision:
             if not self.model.has_decoder:
-                own = self.model.emissions(self.model.listen(sounds))[0]
-                values, path = own.max(-1)
-                return Decision(self.vocabulary.pieces(path.tolist()), values)
+                own = self.model.emissions(self.model.listen(sounds))[0].cpu()
+                return Decision([*names, END_LABEL], token_log_probabilities(own, best.tokens))
             logits = self.model.teacher_force(sounds, target[:, :-1]).float()
             chosen: Tensor = logits.log_softmax(-1).gather(-1, target[:, 1:, None])
             return Decision([*names, END_LABEL], chosen[0, :, 0])
 
         title = spaced(self.vocabulary.decode(best.tokens))
-        return self.traced(Described(title, axes), decide, relevance=relevance)
+        made = self.traced(Described(title, axes), decide, relevance=relevance)
+        if self.model.ctc is None:
+            return made
+        with self.ready():
+            more = ctc_map(self.model.emissions(listened)[0].cpu(), best.tokens)
+        return replace(made, axes={**axes, **made.axes}, maps=[*made.maps, *more])
 
 
 def _tensor(sound: Any) -> tuple[Tensor, int]:

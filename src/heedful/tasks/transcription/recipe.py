@@ -10,6 +10,7 @@ from heedful.decoding import SearchOptions
 from heedful.models import SpeechSettings
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.tasks.transcription.examples import SpokenFiles
+from heedful.tasks.transcription.subwords import SubwordSettings
 
 
 class MaskSettings(Settings):
@@ -55,16 +56,26 @@ class TranscriptionTraining(LoopSettings):
     """Number of transcriptions that are printed at each validation."""
 
 
+class TranscriptionSearch(SearchOptions):
+    """The settings of the search."""
+
+    ctc_weight: float = Field(0.0, ge=0, le=1)
+    """λ, the weight of CTC in the search of ``model.outputs = "both"``; that of the decoder is
+    1 − λ. 0 for the decoder alone."""
+
+
 class TranscriptionRecipe(Recipe):
     """All settings of a run."""
 
     task: Literal["transcription"] = "transcription"
     data: SpokenFiles
+    tokeniser: SubwordSettings | None = None
+    """Subwords instead of ``data.units``."""
     model: SerializeAsAny[SpeechSettings] = Field(
         default_factory=lambda: SpeechSettings.model_validate({"kind": "recurrent"})
     )
     training: TranscriptionTraining = TranscriptionTraining()
-    decoding: SearchOptions = SearchOptions(beam=5)
+    decoding: TranscriptionSearch = TranscriptionSearch(beam=5)
     """The search of ``heedful transcribe`` and of the evaluation."""
 
     @model_validator(mode="after")
@@ -81,4 +92,29 @@ class TranscriptionRecipe(Recipe):
             )
         if self.decoding.sample and not self.model.has_decoder:
             raise ValueError("decoding.sample needs a decoder: model.outputs = 'attention'")
+        if self.decoding.ctc_weight:
+            require_both(self.model, "decoding.ctc_weight")
         return self
+
+    @model_validator(mode="after")
+    def _has_one_vocabulary(self) -> "TranscriptionRecipe":
+        if self.tokeniser is not None:
+            for name in ("units", "minimum_count", "vocabulary_size"):
+                if getattr(self.data, name) != SpokenFiles.model_fields[name].default:
+                    raise ValueError(
+                        f"data.{name} is for characters and words, and [tokeniser] for subwords; "
+                        "leave out one of them"
+                    )
+        return self
+
+
+def require_both(model: SpeechSettings, option: str) -> None:
+    """Check that a model has CTC and a decoder, of which an option weighs both.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if not (model.has_ctc and model.has_decoder):
+        raise ValueError(
+            f"{option} needs CTC beside a decoder: model.outputs = 'both', not '{model.outputs}'"
+        )

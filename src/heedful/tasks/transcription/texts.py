@@ -1,16 +1,20 @@
 """Texts as tokens, and what that needs from the training examples."""
 
 import functools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.basics.symbols import UNKNOWN
 from heedful.data.listed_vocabularies import Characters, ListedSettings, ListedVocabulary, Words
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding.ctc import positions_needed
-from heedful.tasks.transcription.examples import Spoken, SpokenFiles
+from heedful.tasks.transcription.examples import Spoken
+from heedful.tasks.transcription.subwords import Subwords
 
 _KINDS = {"characters": Characters, "words": Words}
 _QUIET = 1e-4
@@ -19,36 +23,85 @@ _CLIPPED = 0.01
 """The share of samples at the limit from which a sound is called clipped."""
 
 
-def collect(examples: Iterable[Spoken], data: SpokenFiles, model: Any) -> dict[str, Any]:
+def collect(examples: Iterable[Spoken], recipe: Any) -> dict[str, Any]:
     """The vocabulary of the training texts, and the settings that encoding needs.
 
     Silent and clipped sounds are counted in a notice.
 
     Args:
         examples: the training examples.
-        data: the table ``[data]`` of the recipe.
-        model: the table ``[model]``.
+        recipe: all settings.
 
     Raises:
-        UserError: there are no texts.
+        UserError: there are no texts, or they do not fit the size of the vocabulary.
     """
-    settings = ListedSettings(lower_case=data.lower_case, normalise="nfc", split="spaces")
-    vocabulary = _KINDS[data.units].train(
-        (spaced(one.text) for one in _checked(examples, data.features)),
-        settings,
-        vocabulary=data.vocabulary_size,
-        minimum_count=data.minimum_count,
-        where="data.train",
-    )
+    data, subwords = recipe.data, recipe.tokeniser
+    texts = (spaced(one.text) for one in _checked(examples, data.features))
+    if subwords is not None:
+        own = Subwords.train(
+            texts, subwords, lower_case=data.lower_case, seed=recipe.seed, where="data.train"
+        )
+        units: dict[str, Any] = {"units": own.kind, "tokeniser": own.kept()}
+    else:
+        settings = ListedSettings(lower_case=data.lower_case, normalise="nfc", split="spaces")
+        listed = _KINDS[data.units].train(
+            texts,
+            settings,
+            vocabulary=data.vocabulary_size,
+            minimum_count=data.minimum_count,
+            where="data.train",
+        )
+        units = {"units": data.units, "entries": list(listed.entries)}
     return {
-        "entries": list(vocabulary.entries),
-        "units": data.units,
+        **units,
         "lower_case": data.lower_case,
         "features": data.features.model_dump(),
-        "longest": data.longest,
+        **_limits(recipe),
+    }
+
+
+def _limits(recipe: Any) -> dict[str, Any]:
+    model = recipe.model
+    return {
+        "longest": recipe.data.longest,
         "most_tokens": model.max_length - 1,
         "ctc_reduction": model.reduction if model.has_ctc else None,
     }
+
+
+def continued(theirs: Mapping[str, Any], examples: Iterable[Spoken], recipe: Any) -> dict[str, Any]:
+    """What :func:`collect` returns for a run that starts from another one: its vocabulary.
+
+    Args:
+        theirs: the facts of the other run.
+        examples: the training examples.
+        recipe: all settings.
+
+    Raises:
+        UserError: the recipe reads sounds or texts in another way, or there are no texts.
+    """
+    data, vocabulary = recipe.data, vocabulary_of(theirs)
+    now = {"features": data.features.model_dump(), "lower_case": data.lower_case}
+    if recipe.tokeniser is None:
+        now["units"] = data.units
+    for name, own in now.items():
+        if own != theirs[name]:
+            raise UserError(
+                f"data.{name} differs from that of the run that this one starts from "
+                f"({own!r}, there {theirs[name]!r}); use the same"
+            )
+    count = unknown = 0
+    for one in _checked(examples, data.features):
+        tokens = vocabulary.encode(spaced(one.text))
+        count, unknown = count + len(tokens), unknown + tokens.count(UNKNOWN)
+    if not count:
+        raise UserError("data.train: no texts; the corpus is empty")
+    if unknown:
+        notice(
+            f"data.train: {unknown:,} of {count:,} {vocabulary.noun} ({unknown / count:.2%}) are "
+            "not in the vocabulary of the run that this one starts from"
+        )
+    return {**theirs, **_limits(recipe)}
 
 
 def _checked(examples: Iterable[Spoken], features: SoundFeatures) -> Iterable[Spoken]:
@@ -75,8 +128,10 @@ def spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def vocabulary_of(known: Mapping[str, Any]) -> ListedVocabulary:
+def vocabulary_of(known: Mapping[str, Any]) -> ListedVocabulary | Subwords:
     """The vocabulary."""
+    if "tokeniser" in known:
+        return _subwords(json.dumps(known["tokeniser"]), known["lower_case"])
     return _vocabulary(tuple(known["entries"]), known["units"], known["lower_case"])
 
 
@@ -84,6 +139,11 @@ def vocabulary_of(known: Mapping[str, Any]) -> ListedVocabulary:
 def _vocabulary(entries: tuple[str, ...], units: str, lower_case: bool) -> ListedVocabulary:
     settings = ListedSettings(lower_case=lower_case, normalise="nfc", split="spaces")
     return _KINDS[units](entries, settings)
+
+
+@functools.lru_cache(maxsize=4)
+def _subwords(kept: str, lower_case: bool) -> Subwords:
+    return Subwords.of(json.loads(kept), lower_case=lower_case)
 
 
 def ready(text: str, known: Mapping[str, Any]) -> str:

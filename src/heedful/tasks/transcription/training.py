@@ -7,8 +7,7 @@ Learning", equation 12.
 Shapes: B sounds, T frames, F features, S positions, L target tokens, V symbols.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,9 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.batching import FEWEST
 from heedful.data.column_batch import ColumnBatch
-from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.sound_augmentation import masked, warped
 from heedful.data.store import Store
 from heedful.inference.inference_mode import ready
@@ -28,21 +25,6 @@ from heedful.models.speech import BLANK
 from heedful.tasks.transcription.errors import measures
 from heedful.training.column_task import ColumnTask
 from heedful.training.protocol import Loss, Sample, Validation
-
-
-@dataclass(frozen=True)
-class SpokenBatch(ColumnBatch):
-    """Sounds and texts; the weight is the number of target tokens."""
-
-    @classmethod
-    def weighed(cls, batch: ColumnBatch) -> "SpokenBatch":
-        """A batch with its number of tokens, END included."""
-        lengths = batch["text"].lengths
-        return cls(batch.columns, int(lengths.sum()) + len(lengths))
-
-    def to(self, device: torch.device | str) -> "SpokenBatch":
-        """The same batch on ``device``."""
-        return SpokenBatch(super().to(device).columns, self.weight)
 
 
 class Texts(NamedTuple):
@@ -104,16 +86,10 @@ class TranscriptionTask(ColumnTask):
         self.model: Any = model
         self.settings, self.transcribe, self.write = settings, transcribe, write
 
-    def batches(
-        self, position: Position, rank: Rank = SINGLE
-    ) -> Iterator[tuple[Position, SpokenBatch]]:
-        """Endless batches from ``position``, each with the position after it."""
-        for after, batch in super().batches(position, rank):
-            yield after, SpokenBatch.weighed(batch)
-
-    def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
-        """The rows in parts."""
-        return [SpokenBatch.weighed(one) for one in ColumnBatch.split(batch, count, fewest)]
+    def weight_of(self, batch: ColumnBatch) -> int:
+        """The number of target tokens, END included."""
+        lengths = batch["text"].lengths
+        return int(lengths.sum()) + len(lengths)
 
     def batch_loss(self, batch: ColumnBatch) -> Loss:
         """The sum over the target tokens. The part ``loss`` is the cross-entropy of the decoder, or

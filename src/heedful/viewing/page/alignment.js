@@ -3,6 +3,7 @@
 import { element, messageOf, radioGroup } from "./elements.js";
 import { term } from "./glossary.js";
 import { exportButtons } from "./exporting.js";
+import { FramePlayer } from "./frame_player.js";
 import { hardMatrix, rowEntropies } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { titles } from "./overview.js";
@@ -66,7 +67,11 @@ function wordMeans(values, words, count) {
  */
 export function alignmentPanel(page) {
   const how = { hard: false, words: false };
-  const view = new MatrixView(page, { label: "Alignment. Use the arrow keys to move between cells.", titled: true });
+  /** @type {MatrixView} */
+  const view = new MatrixView(page, {
+    label: "Alignment. Use the arrow keys to move between cells.", titled: true, chosen: (row) => frames.play([row, row]),
+  });
+  const frames = new FramePlayer(view.body);
   const notice = element("p", { class: "heed-notice", role: "status" });
   const where = element("p", { class: "heed-detail" });
   const confidence = element("p", { class: "heed-hint" }, "Confidence: the probability of each output token; for a word, the geometric mean over its tokens.");
@@ -92,6 +97,7 @@ export function alignmentPanel(page) {
       if (request !== requests) return;
       picture = picture_;
       notice.textContent = "";
+      if (trace.alignment) frames.of(trace.summary.kinds[trace.summary.maps[trace.alignment.map].query_axis]);
       where.textContent = `From ${picture.layers[0].name}, ${describeHeads(trace)}.`;
       view.body.hidden = notes.hidden = false;
       confidence.hidden = !picture.bars.some(({ title }) => title === "confidence");

@@ -3,6 +3,7 @@
 import { selectField, element, setOptions, messageOf, radioGroup, checkbox } from "./elements.js";
 import { colourScale } from "./colour_scale.js";
 import { exportButtons } from "./exporting.js";
+import { FramePlayer } from "./frame_player.js";
 import { glossaryLine } from "./glossary.js";
 import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_svg.js";
@@ -51,7 +52,10 @@ class Heads {
     this.grid = element("div");
     this.matrix = new MatrixView(page, {
       label: "The selected heads. Use the arrow keys to move between cells; Enter shows the attention of one query.",
-      chosen: (row) => this.showQuery(row),
+      chosen: (row) => {
+        this.showQuery(row);
+        this.frames.play([row, row]);
+      },
     });
     this.multiples = new MultiplesView(page, (place) => this.setChosen([this.chosen[place]]));
     this.lines = new LinesView(page);
@@ -74,6 +78,8 @@ class Heads {
       this.notice,
       element("div", { class: "heed-heads" }, this.overviewSection(), this.detailSection()),
     );
+    /** Plays the queries, if they are frames of a sound. */
+    this.frames = new FramePlayer(this.body);
     page.onTheme(() => {
       this.drawGrid();
       if (!this.body.hidden) this.drawChosen();
@@ -291,6 +297,7 @@ class Heads {
       if (trace !== this.trace || all !== this.chosen) return;
       const [{ map }] = chosen;
       const facts = trace.summary.maps[map];
+      this.frames.of(trace.summary.kinds[facts.query_axis]);
       // If there is only one query, the rows are the steps.
       const step = this.steps.of(facts.queries > 1 ? trace.stepLabels(map) : null);
       const matrices = step === null ? whole : whole.map((one) => sliceRows(one, step * facts.queries, (step + 1) * facts.queries));

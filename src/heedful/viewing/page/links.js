@@ -7,6 +7,7 @@ import { linksSvg, scaleLegend } from "./links_drawing.js";
 import { gifButton } from "./links_gif.js";
 import { LinksPlayer } from "./links_player.js";
 import { defaultThreshold, THRESHOLDS } from "./links_scene.js";
+import { framesOf, joinFrames } from "./links_time.js";
 import { LinksView } from "./links_view.js";
 import { isCausal } from "./masked_cells.js";
 import { joinLabels, meanMatrix, poolByWord, sliceRows } from "./matrices.js";
@@ -77,7 +78,7 @@ class LinksPanel {
   build() {
     this.player.body.append(gifButton(() => this.playing(), this.page.announce));
     this.field = element(
-      "div", { class: "heed-links" }, this.heading, this.player.body, this.steps.body, this.view.body, this.readout,
+      "div", { class: "heed-links" }, this.heading, this.player.body, this.steps.body, this.view.body, this.view.strip.hint, this.readout,
       element(
         "div", { class: "heed-tools heed-links-threshold" },
         element("label", { class: "heed-field" }, element("span", {}, "Hide links below"), this.slider, this.thresholdLabel), this.legend,
@@ -115,7 +116,9 @@ class LinksPanel {
     const { maps, kinds } = trace.summary;
     const before = this.group?.key;
     if (!maps.length) throw new Error(NO_ATTENTION);
-    this.groups = groupsOf(maps).filter(({ maps: [map] }) => [maps[map].query_axis, maps[map].key_axis].every((axis) => !hasView(kinds[axis]) && !kinds[axis].extent.length));
+    const flat = (/** @type {string} */ axis) => !hasView(kinds[axis]) && !kinds[axis].extent.length;
+    // Frames of a sound can be queries.
+    this.groups = groupsOf(maps).filter(({ maps: [map] }) => flat(maps[map].key_axis) && (flat(maps[map].query_axis) || kinds[maps[map].query_axis].kind === "time"));
     if (!this.groups.length) throw new Error("attention to a picture, a sound or a memory has a view of its own; see Steps and Heads");
     this.trace = trace;
     this.notice.textContent = "";
@@ -252,7 +255,10 @@ class LinksPanel {
       const strands = several ? shown.map(({ part, place }, i) => ({ name: part.name, colour: this.colour(place, theme.dark), matrix: matrices[i] }))
         : [{ name: shown.length > 1 ? "mean" : shown[0].part.name, colour: theme.accent, matrix: meanMatrix(matrices) }];
       const causal = own && strands.every(({ matrix }) => isCausal(matrix));
-      this.picture = { ...this.pool(strands, labels), own, causal, written: facts.written, scale: scaleOf(facts, matrices) };
+      const queries = trace.summary.kinds[facts.query_axis];
+      const frames = queries.kind === "time" && !facts.step_axis ? framesOf(queries) : null;
+      if (frames) this.unitChoice.hidden = true;
+      this.picture = { ...(frames ? joinFrames(strands, labels, frames.every) : this.pool(strands, labels)), own, causal, written: facts.written, scale: scaleOf(facts, matrices), frames };
       const heads = shown.length === this.parts.length ? `all ${shown.length} ${this.layer === ALL ? "layers" : "heads"}` : shown.map(({ part }) => part.name.toLowerCase()).join(", ");
       this.showPicture(several ? "" : shown.length > 1 ? `, mean of ${heads}` : `, ${heads}`);
       this.notice.textContent = "";
@@ -287,7 +293,7 @@ class LinksPanel {
     this.slider.value = String(THRESHOLDS.indexOf(this.threshold));
     this.view.threshold = this.threshold;
     this.view.show(picture);
-    this.player.of(picture.rows.length);
+    this.player.of(picture.rows.length, picture.frames ? picture.frames.every > 1 ? "parts" : "frames" : "tokens");
     this.legend.replaceChildren(scaleLegend(picture, themeOf(this.page.root)));
     this.showCount();
     this.say(this.view.description());
@@ -367,7 +373,7 @@ class LinksPanel {
  * @param {Matrix[]} matrices
  */
 function scaleOf(facts, matrices) {
-  if (facts.kind === "weights" && !facts.negative && facts.scale.every((peak) => peak <= 1.001)) return 1;
+  if (["weights", "posterior"].includes(facts.kind) && !facts.negative && facts.scale.every((peak) => peak <= 1.001)) return 1;
   return Math.max(...matrices.map(({ peak }) => peak)) || 1;
 }
 

@@ -3,6 +3,7 @@
 import { svgElement } from "./elements.js";
 import { serializeSvg } from "./exporting.js";
 import { svgLinks } from "./links_painting.js";
+import { stripElements } from "./links_time.js";
 import { bandStyle, LEVELS, linksOf } from "./links_scene.js";
 import { PRINT_THEME } from "./painting.js";
 
@@ -31,7 +32,8 @@ export function linksSvg(picture, view, title) {
   const all = view.isolated ? linksOf(links, view.place(view.isolated)) : Uint32Array.from(links.query.keys());
   const order = all.filter((link) => links.query[link] < view.upto);
   const group = svgElement("g", { transform: `translate(0 ${top})` }, svgLinks(drawn, order));
-  group.append(...svgTokens(picture.rows, scene.queries, font, scene.layout, "query").slice(0, view.upto));
+  if (picture.frames) group.append(...stripElements(picture.frames, placed, view.strip.sound, PRINT_THEME));
+  else group.append(...svgTokens(picture.rows, scene.queries, font, scene.layout, "query").slice(0, view.upto));
   if (!picture.own) group.append(...svgTokens(picture.columns, scene.keys, font, scene.layout, "key"));
   const scale = scaleGroup(picture, PRINT_THEME);
   scale.setAttribute("transform", `translate(${Math.max(0, placed.width / 2 - 150)} ${height - 30 - legend})`);

@@ -129,7 +129,7 @@ class FramePainter {
     context.textAlign = "center";
     context.font = `15px ${PRINT_THEME.font}`;
     context.fillText(this.title, placed.width / 2, 20);
-    this.texts(picture.rows, placed.scene.queries, "query", picture.own ? Infinity : token + (share > 0 ? 1 : 0));
+    this.texts(picture.frames?.texts ?? picture.rows, placed.scene.queries, "query", picture.own ? Infinity : token + (share > 0 ? 1 : 0));
     if (!picture.own) this.texts(picture.columns, placed.scene.keys, "key", Infinity);
     return context.getImageData(0, 0, canvas.width, canvas.height).data;
   }

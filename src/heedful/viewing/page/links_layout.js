@@ -9,6 +9,7 @@
  * @property {number[]} widths of the labels, at a font size of 1
  * @property {boolean[]} joined whether a token continues the word of the previous token
  * @property {boolean} mirrored whether the text runs from right to left
+ * @property {boolean} [even] whether they are frames of a sound, which fill a strip
  */
 
 /**
@@ -27,16 +28,18 @@ const LINE = 1.75;
 const SMALLEST = 13;
 const LARGEST = 24;
 const REACH = 210;
+/** The height of the strip of frames. */
+const STRIP = 60;
 
 /**
- * Place keys above queries if both fit on a line, and beside them otherwise.
+ * Place keys above queries if both fit on a line, and beside them otherwise. Frames always fit.
  * @param {Side} keys
  * @param {Side | null} queries null if they are the same tokens as the keys, which are then joined by arcs
  * @param {Room} room
  * @returns {Placed}
  */
 export function placeTokens(keys, queries, room) {
-  const sides = queries ? [keys, queries] : [keys];
+  const sides = queries && !queries.even ? [keys, queries] : [keys];
   const largest = room.height ? Math.max(LARGEST, room.height / 12) : LARGEST;
   const smallest = room.height ? Math.max(SMALLEST, room.height / 50) : SMALLEST;
   const font = Math.min(largest, ...sides.map((side) => room.width / lineWidth(side)));
@@ -90,12 +93,27 @@ function placeLine(side, font, y, width) {
  */
 function placeRows(keys, queries, room, font) {
   const line = LINE * font;
-  const band = room.height ? room.height - 2 * line : Math.min(Math.max(room.width * 0.3, 150), 340);
+  const lower = queries.even ? STRIP : line;
+  const band = room.height ? room.height - line - lower : Math.min(Math.max(room.width * 0.3, 150), 340);
+  const strip = { x: 0, y: line + band, width: room.width, height: STRIP };
   const scene = {
     layout: /** @type {const} */ ("rows"), reach: 0, mirrored: keys.mirrored, thick: thickness(font, room),
-    keys: placeLine(keys, font, 0, room.width), queries: placeLine(queries, font, line + band, room.width),
+    keys: placeLine(keys, font, 0, room.width),
+    queries: queries.even ? placeEvenly(queries.widths.length, strip, true) : placeLine(queries, font, line + band, room.width),
   };
-  return { scene, font, width: room.width, height: 2 * line + band };
+  return { scene, font, width: room.width, height: line + lower + band };
+}
+
+/**
+ * Divide a box.
+ * @param {number} count
+ * @param {Box} box
+ * @param {boolean} across whether the parts are beside each other
+ * @returns {Box[]}
+ */
+function placeEvenly(count, { x, y, width, height }, across) {
+  const [wide, high] = across ? [width / count, height] : [width, height / count];
+  return Array.from({ length: count }, (_, i) => ({ x: x + (across ? i * wide : 0), y: y + (across ? 0 : i * high), width: wide, height: high }));
 }
 
 /**
@@ -143,10 +161,10 @@ function columnWidth(side, font, most) {
  * @returns {Placed}
  */
 function placeColumns(keys, queries, room) {
-  const count = Math.max(keys.widths.length, queries.widths.length, 1);
+  const count = Math.max(keys.widths.length, queries.even ? 12 : queries.widths.length, 1);
   const { font, line } = columnFont(count, room);
   const left = columnWidth(keys, font, room.width * 0.4);
-  const right = columnWidth(queries, font, room.width * 0.4);
+  const right = queries.even ? STRIP : columnWidth(queries, font, room.width * 0.4);
   const band = Math.min(room.width - left - right, Math.max(440, room.width * 0.4));
   const start = (room.width - left - band - right) / 2;
   const mirrored = keys.mirrored;
@@ -161,7 +179,10 @@ function placeColumns(keys, queries, room) {
   }));
   const scene = {
     layout: /** @type {const} */ ("columns"), reach: 0, mirrored, thick: thickness(font, room),
-    keys: place(keys, start, left), queries: place(queries, start + left + band, right),
+    keys: place(keys, start, left),
+    queries: queries.even
+      ? placeEvenly(queries.widths.length, { x: mirrored ? start : start + left + band, y: 0, width: right, height: count * line }, false)
+      : place(queries, start + left + band, right),
   };
   return { scene, font, width: room.width, height: count * line };
 }

@@ -11,6 +11,7 @@ export class LinksPlayer {
   constructor(view) {
     this.view = view;
     this.count = 0;
+    this.noun = "tokens";
     this.at = 0;
     /** @type {number | null} */
     this.frame = null;
@@ -26,8 +27,9 @@ export class LinksPlayer {
     this.body = element("div", { class: "heed-player" }, this.button, this.slider, this.label);
   }
 
-  /** @param {number} count number of queries */
-  of(count) {
+  /** @param {number} count number of queries @param {string} noun what they are */
+  of(count, noun) {
+    this.noun = noun;
     if (count !== this.count) this.stop();
     this.count = count;
     this.slider.max = String(count);
@@ -38,7 +40,7 @@ export class LinksPlayer {
   go(at, growth = 0) {
     this.at = at;
     this.view.write(at >= this.count ? Infinity : at, growth);
-    const label = `${at} of ${this.count} tokens`;
+    const label = `${at} of ${this.count} ${this.noun}`;
     if (this.label.textContent === label) return;
     this.slider.value = String(at);
     this.slider.setAttribute("aria-valuetext", label);

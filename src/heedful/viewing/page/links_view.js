@@ -6,6 +6,7 @@ import { placeTokens } from "./links_layout.js";
 import { paintLinks } from "./links_painting.js";
 import { collectLinks, linksOf } from "./links_scene.js";
 import { formatWeight, isRightToLeft, topIndices } from "./matrices.js";
+import { TimeStrip } from "./links_time.js";
 import { isPresenting } from "./present.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -26,6 +27,7 @@ import { isPresenting } from "./present.js";
  * @property {boolean} causal
  * @property {boolean} written whether queries are output tokens
  * @property {number} scale the weight with the full width
+ * @property {import("./links_time.js").Frames | null} frames if the queries are frames of a time axis
  */
 
 /** @typedef {"query" | "key"} SideName */
@@ -64,7 +66,9 @@ export class LinksView {
     this.over = element("canvas", { class: "heed-links-over", "aria-hidden": "true" });
     this.keys = this.group("key", "Keys");
     this.queries = this.group("query", "Queries");
-    this.stage = element("div", { class: "heed-links-stage" }, this.base, this.over, this.keys, this.queries);
+    this.stage = element("div", { class: "heed-links-stage" });
+    this.strip = new TimeStrip(page, this.stage);
+    this.stage.append(this.strip.svg, this.base, this.over, this.keys, this.queries);
     this.body = element("div", { class: "heed-links-frame" }, this.stage);
     /** @type {Record<SideName, HTMLButtonElement[]>} */
     this.tokens = { key: [], query: [] };
@@ -72,7 +76,10 @@ export class LinksView {
       const width = this.body.clientWidth;
       if (width && this.placed && Math.abs(width - this.placed.width) > 1) this.layout();
     }).observe(this.body);
-    page.onTheme(() => this.repaint());
+    page.onTheme(() => {
+      this.repaint();
+      this.strip.draw();
+    });
   }
 
   /**
@@ -98,6 +105,7 @@ export class LinksView {
         const token = of(event);
         const same = token && this.pinned && token.side === this.pinned.side && token.at === this.pinned.at;
         this.pin(same ? null : token);
+        this.strip.play(this.pinned);
       },
       onkeydown: (/** @type {KeyboardEvent} */ event) => {
         if (event.key === "Escape") this.pin(null);
@@ -125,10 +133,10 @@ export class LinksView {
     if (!same) {
       this.isolated = this.pinned = null;
       this.upto = Infinity;
-      this.tokens.query = this.makeTokens(this.queries, picture.rows, picture.rowWords);
+      this.tokens.query = this.makeTokens(this.queries, picture.rows, picture.rowWords, picture.frames !== null);
       this.tokens.key = picture.own ? [] : this.makeTokens(this.keys, picture.columns, picture.columnWords);
       this.keys.hidden = picture.own;
-      this.queries.setAttribute("aria-label", picture.own ? "Tokens" : picture.written ? "Output tokens" : "Queries");
+      this.queries.setAttribute("aria-label", picture.frames ? "Frames of the sound" : picture.own ? "Tokens" : picture.written ? "Output tokens" : "Queries");
     }
     this.collect();
     this.layout();
@@ -150,13 +158,14 @@ export class LinksView {
    * @param {HTMLElement} group
    * @param {string[]} labels
    * @param {number[]} words
+   * @param {boolean} [frames] whether they are frames, on which nothing is written
    */
-  makeTokens(group, labels, words) {
+  makeTokens(group, labels, words, frames = false) {
     const pieces = (/** @type {number} */ i) => words[i] >= 0 && (words[i] === words[i - 1] || words[i] === words[i + 1]);
     const made = labels.map((label, i) => element("button", {
-      type: "button", class: pieces(i) ? "heed-link-token heed-piece" : "heed-link-token", dir: "auto", title: label, "data-at": i,
-      tabindex: i ? -1 : 0, "aria-pressed": "false",
-    }, label));
+      type: "button", class: frames ? "heed-link-token heed-link-frame" : pieces(i) ? "heed-link-token heed-piece" : "heed-link-token", dir: "auto",
+      title: label, "data-at": i, tabindex: i ? -1 : 0, "aria-pressed": "false", ...(frames ? { "aria-label": label } : {}),
+    }, frames ? "" : label));
     group.replaceChildren(...made);
     return made;
   }
@@ -186,8 +195,9 @@ export class LinksView {
     const { picture } = this;
     const width = this.body.clientWidth;
     if (!picture || !width) return;
+    const frames = { widths: picture.rows.map(() => 0), joined: picture.rows.map(() => false), mirrored: false, even: true };
     const placed = placeTokens(
-      this.side(picture.columns, picture.columnWords), picture.own ? null : this.side(picture.rows, picture.rowWords),
+      this.side(picture.columns, picture.columnWords), picture.own ? null : picture.frames ? frames : this.side(picture.rows, picture.rowWords),
       { width, height: this.heightToFill(), causal: picture.causal, strands: picture.strands.length },
     );
     this.placed = placed;
@@ -199,6 +209,7 @@ export class LinksView {
     this.stage.classList.toggle("heed-written", picture.written);
     this.tokens.query.forEach((token, i) => placeToken(token, scene.queries[i]));
     this.tokens.key.forEach((token, i) => placeToken(token, scene.keys[i]));
+    this.strip.show(picture, placed);
     const ratio = Math.min(window.devicePixelRatio || 1, Math.sqrt(MAX_PIXELS / (placed.width * placed.height)));
     for (const canvas of [this.base, this.over]) {
       canvas.width = Math.round(placed.width * ratio);

@@ -20,7 +20,7 @@ const STEP = 1.4;
 export class MatrixView {
   /**
    * @param {Page} page
-   * @param {{label: string, height?: number, titled?: boolean, chosen?: (row: number) => void, scrubbed?: (column: number) => void}} options
+   * @param {{label: string, height?: number, titled?: boolean, chosen?: (row: number, column: number) => void, scrubbed?: (column: number) => void}} options
    *   `scrubbed` is called for each column that is pressed, dragged over, or reached with the keyboard
    */
   constructor(page, options) {
@@ -355,7 +355,7 @@ export class MatrixView {
   }
 
   choose() {
-    if (this.cursor && this.options.chosen) this.options.chosen(this.cursor.row);
+    if (this.cursor && this.options.chosen) this.options.chosen(this.cursor.row, this.cursor.column);
   }
 
   /** @param {{row: number, column: number} | null} cursor @param {boolean} [follow] scroll to it */

@@ -40,6 +40,7 @@ function groupTitle(facts) {
   if (query === "target" && key === "source") over = "Cross";
   if (facts.step_axis) over += `, ${facts.step_axis}`;
   if (facts.kind === "rollout") return `Rollout: ${over.toLowerCase()}`;
+  if (facts.kind === "posterior") return `Posterior: ${over.toLowerCase()}`;
   if (facts.kind === "gradient") return `Attention × gradient: ${over.toLowerCase()}`;
   return over;
 }
@@ -70,13 +71,14 @@ export function layerName(group, place) {
 }
 
 /**
- * The name of a head; in rollout, an index is a layer, not a head (see inference/relevance.py).
+ * The name of a head; in rollout, an index is a layer, not a head (see inference/relevance.py). A posterior has no heads.
  * @param {LoadedTrace} trace
  * @param {Group} group
  * @param {Head} head
  */
 export function headName(trace, group, { map, head }) {
   const facts = trace.summary.maps[map];
+  if (facts.kind === "posterior") return facts.heads > 1 ? `${facts.name} · ${head + 1}` : facts.name;
   if (facts.kind !== "rollout") return `${layerName(group, group.maps.indexOf(map))} · head ${head + 1}`;
   return facts.query_axis === facts.key_axis && head ? `Layers 1 to ${head + 1}` : `Layer ${head + 1}`;
 }

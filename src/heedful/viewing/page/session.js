@@ -104,14 +104,14 @@ export class LoadedTrace {
   }
 
   /**
-   * The map and heads of the word alignment: those of the model, or else the last map between two axes.
+   * The map and heads of the word alignment: those of the model, or else the last map between two axes, of attention if there is any.
    * @returns {{map: number, heads: number[] | null, shift: number} | null}
    */
   get alignment() {
     if (this.summary.alignment) return this.summary.alignment;
-    const between = this.summary.maps
-      .map((facts, map) => ({ facts, map }))
-      .filter(({ facts }) => facts.query_axis !== facts.key_axis && facts.kind === "weights");
+    const all = this.summary.maps.map((facts, map) => ({ facts, map })).filter(({ facts }) => facts.query_axis !== facts.key_axis);
+    const attention = all.filter(({ facts }) => facts.kind === "weights");
+    const between = attention.length ? attention : all.filter(({ facts }) => facts.kind === "posterior");
     // Prefer attention of output tokens over the source.
     const last = between.filter(({ facts }) => facts.written || facts.key_axis === "source").pop()
       ?? between.filter(({ facts }) => this.summary.kinds[facts.query_axis].steps).pop() ?? between.pop();

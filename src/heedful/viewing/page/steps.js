@@ -3,6 +3,7 @@
 import { element, messageOf } from "./elements.js";
 import { colourScale } from "./colour_scale.js";
 import { exportButtons } from "./exporting.js";
+import { FramePlayer } from "./frame_player.js";
 import { windowAround, rowEntropies, transposed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { themeOf } from "./painting.js";
@@ -49,10 +50,12 @@ class Steps {
     });
     this.strip = new MatrixView(page, {
       label: "The attention of all steps: one column per step. The left and right arrow keys move between steps.",
-      height: 420, scrubbed: (column) => this.go(column),
+      height: 420, scrubbed: (column) => this.go(column), chosen: (_, column) => this.frames.play([column, column]),
     });
     this.heading = element("h3", { class: "heed-picture-title" });
     this.scale = element("div");
+    /** Plays the steps, if they are frames of a sound. */
+    this.frames = new FramePlayer(this.strip.body);
     page.onTheme(() => this.showScale());
     this.readout = element("p", { class: "heed-readout heed-step-readout", "aria-live": "polite" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
@@ -117,7 +120,9 @@ class Steps {
     const own = map.query_axis === map.key_axis;
     const labels = trace.summary.labels[map.key_axis];
     const drawn = viewTitle(axis, labels) !== undefined;
-    const path = isPath(trace.summary.kinds[map.query_axis]);
+    const queries = trace.summary.kinds[map.query_axis];
+    const path = isPath(queries);
+    if (!map.step_axis) this.frames.of(queries);
     this.view = makeAxisView(this.page, axis, labels, own ? { pick: (place) => this.go(place) } : { path });
     this.viewField.replaceChildren(this.view.body);
     this.player.hidden = map.steps * map.queries < 2;
@@ -125,11 +130,11 @@ class Steps {
     this.viewField.hidden = !drawn && axis.kind === "slots"; // the picture shows them
     this.playable = isSound(axis);
     // Cells of an image and frames of a sound are not a sentence.
-    const texts = trace.summary.kinds[map.query_axis].extent.length === 0;
+    const texts = queries.extent.length === 0;
     this.tokens.body.hidden = axis.kind !== "time" || !texts;
     this.sentence.hidden = !texts || !this.tokens.body.hidden;
     this.hint.textContent = drawn ? own ? "Shows the attention of each position; select one in the picture." : "Shows the attention of each step."
-      : `${this.written ? "Each step generates one token." : "Each step is one query."} One column per step: drag over the picture, or use the slider.`;
+      : `${this.written ? "Each step generates one token." : "Each step is one query."} One column per step: drag over the picture, or use the slider.${isSound(queries) && !map.step_axis ? " Click to hear a frame." : ""}`;
   }
 
   showScale() {

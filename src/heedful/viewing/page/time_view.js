@@ -2,10 +2,10 @@
 
 import { element, focusedNear, messageOf, svgElement } from "./elements.js";
 import { serializeSvg } from "./exporting.js";
+import { audiblePart, soundOf } from "./frame_player.js";
 import { argmax, centralPart, matrixOf, rowOf, formatWeight } from "./matrices.js";
 import { PRINT_THEME, themeOf } from "./painting.js";
-import { fromBase64 } from "./providers.js";
-import { SoundPlayer, decodeSound } from "./sound_player.js";
+import { SoundPlayer } from "./sound_player.js";
 import { isSound, timeLayers, timeLayout } from "./time_layers.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
@@ -14,26 +14,6 @@ import { isSound, timeLayers, timeLayout } from "./time_layers.js";
 
 /** The share of the weight in the part that is played for a token. */
 const SHARE = 0.9;
-/** Shorter parts are played with what is around them, in seconds. */
-const SHORTEST = 0.15;
-
-/**
- * The sounds of axes; the views of several heads share one.
- * @type {WeakMap<AxisFacts, Promise<AudioBuffer>>}
- */
-const sounds = new WeakMap();
-
-/**
- * @param {AxisFacts} axis
- * @returns {Promise<AudioBuffer>}
- */
-function soundOf(axis) {
-  const url = axis.media?.url ?? "";
-  const found = sounds.get(axis) ?? decodeSound(fromBase64(url.slice(url.indexOf(",") + 1)));
-  sounds.set(axis, found);
-  return found;
-}
-
 /** @implements {AxisView} */
 class TimeView {
   /** @param {Page} page @param {AxisFacts} axis */
@@ -141,13 +121,7 @@ class TimeView {
   /** @returns {[number, number] | null} */
   mostWeight() {
     const found = centralPart(this.weights, SHARE);
-    if (!found) return null;
-    const each = this.seconds / this.frames;
-    const [from, to] = [found[0] * each, (found[1] + 1) * each];
-    const added = Math.max(0, SHORTEST - (to - from)) / 2;
-    // At an end of the sound, what is missing is added at the other side.
-    const start = Math.max(0, Math.min(from - added, this.seconds - SHORTEST));
-    return [start, Math.min(Math.max(to + added, start + SHORTEST), this.seconds)];
+    return found && audiblePart(this.axis, found);
   }
 
   draw() {

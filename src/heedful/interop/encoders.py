@@ -1,0 +1,280 @@
+"""Converts BERT and its relatives to runs, and runs to such models."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.basics.symbols import BEGIN, PAD
+from heedful.data.imported_vocabulary import ImportedVocabulary, count_rows
+from heedful.interop.exported import Exported
+from heedful.interop.folder import CONFIG, read_weights
+from heedful.interop.layouts.albert import ALBERT
+from heedful.interop.layouts.bert import BERT
+from heedful.interop.layouts.distilbert import DISTILBERT
+from heedful.interop.layouts.electra import ELECTRA
+from heedful.interop.layouts.encoder import EncoderLayout, EncoderShape
+from heedful.interop.layouts.roberta import ROBERTA, XLM_ROBERTA
+from heedful.interop.texts import (
+    ImportedText,
+    labels_of,
+    places_and_special,
+    read_vocabulary,
+    vocabulary_files,
+    vocabulary_settings,
+)
+from heedful.models.bert import Bert, BertSettings
+from heedful.models.electra import ReplacedTokens
+from heedful.tasks.replaced.recipe import ReplacedHead, ReplacedRecipe
+from heedful.tasks.texts.masking_settings import MaskingSettings
+from heedful.tasks.texts.recipe import (
+    ClassificationRecipe,
+    DocumentData,
+    EncoderRecipe,
+    LabelledData,
+    MaskedRecipe,
+    TaggedData,
+    TaggingRecipe,
+)
+from heedful.tasks.texts.run import TextRun
+
+LAYOUTS: Mapping[str, EncoderLayout] = {
+    layout.model_type: layout
+    for layout in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, ELECTRA, ALBERT)
+}
+"""``model_type`` of ``config.json`` → layout."""
+
+GENERATOR = "generator"
+"""The generator of a run of replaced-token detection, as a head to export."""
+
+_MASKED, _NEXT, _REPLACED = "masked", "masked_next", "replaced"
+_PAIRS = ("next_sentence", "sentence_order")
+
+
+def read_encoder(
+    layout: EncoderLayout, folder: Path, config: dict[str, Any], *, pairs: bool = False
+) -> ImportedText:
+    """An encoder's recipe, vocabulary and weights; its head determines the task.
+
+    Args:
+        layout: the layout of the files.
+        folder: contains the files.
+        config: the content of ``config.json``.
+        pairs: whether a classifier reads pairs of texts.
+
+    Raises:
+        UserError: a field is not supported, a file is missing or damaged, or they contradict each
+            other.
+    """
+    where = str(folder)
+    if pairs and layout.separators > 1:
+        raise UserError(
+            f"{where}: --pairs: {layout.model_type} puts {layout.separators} symbols between the "
+            "texts of a pair, heedful one, so that its predictions would differ; import "
+            "classifiers of single texts only"
+        )
+    settings = layout.settings_of(config, f"{where}/{CONFIG}")
+    vocabulary = read_vocabulary(folder, config, encoder=True)
+    if vocabulary.special[BEGIN] is None:
+        raise UserError(
+            f"{where}: the tokeniser has no cls_token, with which texts of an encoder begin; name "
+            "it in tokenizer_config.json"
+        )
+    tensors = read_weights(folder)
+    shape = layout.shape_of(tensors, config)
+    found = layout.import_tensors(tensors, settings, vocabulary.places, shape, where)
+    weights = _renamed(found, dict.fromkeys(_PAIRS, _NEXT))
+    labels: list[str] = []
+    if shape.heads.get("classification") == 1:
+        raise UserError(
+            f"{where}: the classifier has one output (num_labels = 1), so it predicts a number; "
+            "regression is not supported: import a classifier with at least two classes"
+        )
+    for head in ("classification", "tagging"):
+        if head in shape.heads:
+            labels = labels_of(config, shape.heads[head], f"{where}/{CONFIG}")
+    if layout.has_fresh_pooler(settings, shape):
+        notice(f"{where}: no pooler in the file; it is initialised randomly and needs training")
+    dropout = layout.head_dropout(config, shape)
+    recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout, pairs=pairs)
+    if _REPLACED in shape.heads:
+        notice(f"{where}: no generator in the file; it is initialised randomly and needs training")
+        weights |= _fresh_generator(cast(ReplacedRecipe, recipe), vocabulary.size)
+    elif not labels and _MASKED not in shape.heads:
+        notice(
+            f"{where}: no head for masked tokens in the file; it is initialised randomly and needs "
+            "training"
+        )
+        weights |= _fresh_head(settings, vocabulary.size)
+    return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads))
+
+
+def _encoder_recipe(
+    folder: Path,
+    settings: BertSettings,
+    vocabulary: ImportedVocabulary,
+    shape: EncoderShape,
+    head_dropout: float,
+    *,
+    pairs: bool,
+) -> EncoderRecipe:
+    given: dict[str, Any] = {
+        "tokeniser": vocabulary_settings(vocabulary),
+        "model": settings,
+        "max_tokens": min(128, settings.max_length),
+        "head_dropout": head_dropout,
+    }
+    train = [str(folder)]
+    if "classification" in shape.heads:
+        columns = {"text": ["first", "second"]} if pairs else {}
+        return ClassificationRecipe(data=LabelledData(train=train, **columns), **given)
+    if "tagging" in shape.heads:
+        return TaggingRecipe(data=TaggedData(train=train), **given)
+    if vocabulary.mask is None:
+        raise UserError(
+            f"{folder}: the tokeniser has no mask_token, which a model without a classification or "
+            "tagging head needs; set it in tokenizer_config.json"
+        )
+    documents = DocumentData(train=train)
+    if _REPLACED in shape.heads:
+        return ReplacedRecipe(data=documents, **given)
+    masking = MaskingSettings(**{name: name in shape.heads for name in _PAIRS})
+    return MaskedRecipe(data=documents, masking=masking, **given)
+
+
+def _fresh_head(settings: BertSettings, size: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    dim, width = settings.hidden_size, settings.embedding_width
+    dense = torch.empty(width, dim).normal_(0.0, 0.02, generator=generator)
+    return {
+        f"heads.{_MASKED}.dense.weight": dense,
+        f"heads.{_MASKED}.dense.bias": torch.zeros(width),
+        f"heads.{_MASKED}.norm.weight": torch.ones(width),
+        f"heads.{_MASKED}.norm.bias": torch.zeros(width),
+        f"heads.{_MASKED}.bias": torch.zeros(size),
+    }
+
+
+def _fresh_generator(recipe: ReplacedRecipe, size: int) -> dict[str, Tensor]:
+    """A generator, initialised as in training, with a fixed seed."""
+    head: ReplacedHead = recipe.heads()[_REPLACED]
+    settings = cast(BertSettings, recipe.model)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        made = ReplacedTokens(Bert(settings, size), head.generator(settings))
+    begin = f"heads.{_REPLACED}."
+    return {
+        f"{begin}{name}": tensor
+        for name, tensor in made.state_dict().items()
+        if name.startswith("generator.")
+    }
+
+
+def _renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Rename heads."""
+    renamed = {}
+    for key, tensor in tensors.items():
+        parts = key.split(".")
+        if parts[0] == "heads":
+            parts[1] = names.get(parts[1], parts[1])
+        renamed[".".join(parts)] = tensor
+    return renamed
+
+
+def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
+    """Export an encoder's run with one of its heads.
+
+    Args:
+        run: the run, whose model is a ``bert``.
+        weights: the weights of the checkpoint to export.
+        head: the head to export, for a multi-task run; ``generator`` for that of a discriminator.
+
+    Raises:
+        UserError: there are several heads and none is named, the layout does not support a setting,
+            or the vocabulary has no layout.
+    """
+    recipe = cast(EncoderRecipe, run.recipe)
+    settings = cast(BertSettings, recipe.model)
+    vocabulary = run.vocabulary()
+    replaced = _replaced_head(recipe)
+    if head == GENERATOR and replaced is not None:
+        settings, own = replaced.generator(settings), _generator_weights(weights)
+        heads, labels = {_MASKED: 0}, []
+    else:
+        name = _chosen_head(run, recipe, head)
+        task: str = recipe.heads()[name].task
+        labels = run.labels(name) if task not in (_MASKED, _REPLACED) else []
+        heads = {task: len(labels)} | _heads_of_pairs(recipe, name)
+        following = next((each for each in _PAIRS if each in heads), _PAIRS[0])
+        own = _renamed(weights, {name: task, f"{name}_next": following})
+        if (kept := (run.facts.get("imported") or {}).get("heads")) is not None:
+            heads = {each: count for each, count in heads.items() if each in kept}
+    layout = LAYOUTS[_layout_of(run, settings, heads)]
+    shape = layout.shape_for(heads)
+    places, special = places_and_special(vocabulary)
+    config = layout.config_of(settings, shape, places) | {
+        "vocab_size": count_rows(places),
+        "pad_token_id": special[PAD],
+        **layout.head_fields(shape, recipe.head_dropout),
+    }
+    if labels:
+        config["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        config["label2id"] = {label: number for number, label in enumerate(labels)}
+    files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
+    return Exported(config, layout.export_tensors(own, settings, places, shape), files)
+
+
+def _heads_of_pairs(recipe: EncoderRecipe, name: str) -> dict[str, int]:
+    """The head of pairs of segments beside a head for masked tokens."""
+    masking: MaskingSettings | None = getattr(recipe.heads()[name], "masking", None)
+    if masking is None or masking.of_pairs is None:
+        return {}
+    return {"sentence_order" if masking.sentence_order else "next_sentence": 2}
+
+
+def _layout_of(run: TextRun, settings: BertSettings, heads: Mapping[str, int]) -> str:
+    """The layout that the run was imported from; otherwise the one that supports its settings."""
+    imported = (run.facts.get("imported") or {}).get("layout")
+    if imported in LAYOUTS:
+        return str(imported)
+    if _REPLACED in heads or settings.pooler == "gelu":
+        return ELECTRA.model_type
+    if settings.shared_layers:
+        return ALBERT.model_type
+    if settings.embedding_size is not None:
+        return ELECTRA.model_type
+    return BERT.model_type if settings.segments else DISTILBERT.model_type
+
+
+def _replaced_head(recipe: EncoderRecipe) -> ReplacedHead | None:
+    """The head of a discriminator, if the recipe has one."""
+    heads: Mapping[str, Any] = recipe.heads()
+    return next((head for head in heads.values() if head.task == _REPLACED), None)
+
+
+def _generator_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a discriminator's generator, as an encoder with a head for masked tokens."""
+    begin, head = f"heads.{_REPLACED}.generator.", f"heads.{_REPLACED}.generator.head."
+    own = {name: one for name, one in weights.items() if name.startswith("encoder.embeddings.")}
+    for name, tensor in weights.items():
+        if name.startswith(head):
+            own[f"heads.{_MASKED}.{name.removeprefix(head)}"] = tensor
+        elif name.startswith(begin):
+            own[f"encoder.{name.removeprefix(begin)}"] = tensor
+    return own
+
+
+def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
+    names = list(recipe.heads())
+    if head is None and len(names) == 1:
+        return names[0]
+    if head in names:
+        return str(head)
+    missing = f"no head '{head}'" if head is not None else "several heads"
+    more = [] if _replaced_head(recipe) is None else [GENERATOR]
+    shown = ", --head ".join([*names, *more])
+    raise UserError(f"{run.path} has {missing}: choose one (--head {shown})")

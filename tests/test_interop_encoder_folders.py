@@ -1,0 +1,261 @@
+"""Folders of BERT's relatives as runs, and runs as such folders: text in, logits out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+from heedful.basics.errors import UserError
+from heedful.interop.exporting import export_hf
+from heedful.interop.importing import import_hf
+from heedful.models.encoders import HeadedEncoder, sequences_of
+from heedful.runs.checkpoints import load_model_tensors
+from heedful.runs.opening import open_run
+from heedful.tasks.texts.building import build_text_model
+from heedful.tasks.texts.loading import load_classifier, load_filler, load_tagger
+from heedful.training import train
+from interop_help import LABELS, randomise, save_roberta, save_unigram, save_wordpiece
+from text_help import LABELLED, RECIPES, write_data
+
+SENTENCES = ["The quick cat sat, on the mat.", "Numbers 12", "A naïve café! doesn't she?"]
+_SMALL = {
+    "hidden_size": 18,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 10,
+    "max_position_embeddings": 64,
+}
+_DISTIL = {"dim": 18, "n_layers": 2, "n_heads": 3, "hidden_dim": 10, "max_position_embeddings": 64}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Roberta": {**_SMALL, "type_vocab_size": 1},
+    "XLMRoberta": {**_SMALL, "type_vocab_size": 1},
+    "DistilBert": _DISTIL,
+    "Electra": {**_SMALL, "embedding_size": 7},
+    "Albert": {**_SMALL, "embedding_size": 7},
+}
+TASKS = {
+    "Model": "masked",
+    "ForMaskedLM": "masked",
+    "ForPreTraining": "masked",
+    "ForSequenceClassification": "classification",
+    "ForTokenClassification": "tagging",
+}
+CASES = [
+    (family, kind)
+    for family in FAMILIES
+    for kind in TASKS
+    if kind != "ForPreTraining" or family in ("Electra", "Albert")
+]
+
+
+def made(folder: Path, family: str, kind: str, **options: Any) -> Any:
+    folder.mkdir(parents=True)
+    if family in ("XLMRoberta", "Albert"):
+        tokens = save_unigram(folder, albert=family == "Albert")
+    else:
+        tokens = save_roberta(folder) if family == "Roberta" else save_wordpiece(folder)
+    numbers = {label: number for number, label in enumerate(LABELS)}
+    named = {"id2label": dict(enumerate(LABELS)), "label2id": numbers}
+    labels = {} if kind == "ForPreTraining" else named
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=len(tokens) + 2,
+        pad_token_id=tokens.get("<pad>", tokens.get("[PAD]")),
+        **{**FAMILIES[family], **labels, **options},
+    )
+    model = randomise(getattr(transformers, f"{family}{kind}")(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def opened(path: Path) -> tuple[Any, HeadedEncoder]:
+    run: Any = open_run(path)
+    model = build_text_model(run)
+    point = run.chosen()
+    load_model_tensors(model, point.weights(), point.path)
+    assert isinstance(model, HeadedEncoder)
+    return run, model.eval()
+
+
+@torch.inference_mode()
+def assert_same(path: Path, folder: Path, *, generator: bool = False) -> None:
+    """Text in, logits out, through both whole chains."""
+    run, ours = opened(path)
+    [kind] = json.loads((folder / "config.json").read_text())["architectures"]
+    theirs = getattr(transformers, kind).from_pretrained(folder).eval()
+    tokeniser = transformers.AutoTokenizer.from_pretrained(folder)
+    vocabulary = run.vocabulary()
+    places = list(getattr(vocabulary, "places", range(vocabulary.size)))
+    inputs = tokeniser(SENTENCES, padding=True, return_tensors="pt")
+    names = ("input_ids", "attention_mask")
+    expected = theirs(**{name: inputs[name] for name in names})
+    real = inputs["attention_mask"].bool()
+    batch = sequences_of([vocabulary.encode(text) for text in SENTENCES])
+    assert torch.equal(torch.tensor(places)[batch.tokens], inputs["input_ids"])
+    if generator:
+        own = ours.heads["replaced"].generator
+        found, wanted = own.head(own(batch).states[real]), expected.logits[real][:, places]
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+        return
+    encoded = ours.encoder(batch)
+    states = encoded.states[real]
+    if kind.endswith("Model"):
+        found, wanted = states, expected.last_hidden_state[real]
+    elif kind == "ElectraForPreTraining":
+        found, wanted = ours.heads["replaced"].detector(states), expected.logits[real]
+    elif kind == "AlbertForPreTraining":
+        found, wanted = ours.heads["masked_next"](encoded), expected.sop_logits
+    elif kind.endswith("MaskedLM"):
+        found, wanted = ours.heads["masked"](states), expected.logits[real][:, places]
+    elif kind.endswith("TokenClassification"):
+        found, wanted = ours.heads["tagging"](encoded)[real], expected.logits[real]
+    else:
+        found, wanted = ours.heads["classification"](encoded), expected.logits
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+def assert_same_files(one: Path, other: Path, unused: int) -> None:
+    before, after = (safetensors.torch.load_file(at / "model.safetensors") for at in (one, other))
+    assert set(before) == set(after)
+    for name, tensor in before.items():
+        if unused and name.endswith("position_embeddings.weight"):
+            tensor[:unused] = 0.0
+        assert torch.equal(tensor, after[name]), name
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    old, new = (json.loads((at / "config.json").read_text()) for at in (one, other))
+    assert all(new.get(key) == value for key, value in old.items() if value is not None)
+
+
+@pytest.mark.parametrize(("family", "kind"), CASES)
+def test_an_imported_model_is_a_run_and_comes_back_whole(
+    family: str, kind: str, tmp_path: Path
+) -> None:
+    folder, path, back = tmp_path / "hf", tmp_path / "run", tmp_path / "back"
+    made(folder, family, kind)
+    task = "replaced" if (family, kind) == ("Electra", "ForPreTraining") else TASKS[kind]
+    assert import_hf(folder, path).recipe.task == task
+    assert_same(path, folder)
+    export_hf(path, back)
+    pad = json.loads((folder / "config.json").read_text())["pad_token_id"]
+    assert_same_files(folder, back, pad + 1 if "Roberta" in family else 0)
+    assert_same(path, back)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_imported_model_works_in_the_commands(family: str, tmp_path: Path) -> None:
+    for kind in ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"):
+        made(tmp_path / kind, family, kind)
+        import_hf(tmp_path / kind, tmp_path / f"run-{kind}")
+    filler = load_filler(tmp_path / "run-ForMaskedLM", device="cpu")
+    tokeniser = transformers.AutoTokenizer.from_pretrained(tmp_path / "ForMaskedLM")
+    text = f"The {tokeniser.mask_token} sat on the mat."
+    ids = tokeniser(text, add_special_tokens=False)["input_ids"]
+    assert [filler.vocabulary.places[one] for one in filler.tokens(text)] == ids
+    assert len(filler.fill(text).masks[0]) == 5
+    classifier = load_classifier(tmp_path / "run-ForSequenceClassification", device="cpu")
+    assert classifier.classify(["The cat"])[0].label in LABELS
+    tagger = load_tagger(tmp_path / "run-ForTokenClassification", device="cpu")
+    assert len(tagger.tag([["The", "cat", "sat"]])[0]) == 3
+
+
+def test_a_discriminator_of_ours_and_its_generator_are_exported(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    path = tmp_path / "run"
+    recipe = {**RECIPES["replaced"], "training": {"max_steps": 3, "batch_tokens": 120}}
+    assert train(recipe, path, data=tmp_path)
+    export_hf(path, tmp_path / "discriminator")
+    export_hf(path, tmp_path / "generator", head="generator")
+    kinds = [
+        json.loads((tmp_path / name / "config.json").read_text())["architectures"]
+        for name in ("discriminator", "generator")
+    ]
+    assert kinds == [["ElectraForPreTraining"], ["ElectraForMaskedLM"]]
+    words = ["the red dog sees a cat", "a bird", "the blue cat eats the dog"]
+    SENTENCES[:], kept = words, list(SENTENCES)
+    try:
+        assert_same(path, tmp_path / "discriminator")
+        assert_same(path, tmp_path / "generator", generator=True)
+    finally:
+        SENTENCES[:] = kept
+    with pytest.raises(UserError, match=r"choose one \(--head replaced, --head generator"):
+        export_hf(path, tmp_path / "none", head="none")
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ({"segments": 0, "pooler": "relu"}, "DistilBertForSequenceClassification"),
+        ({"embedding_size": 6, "pooler": "gelu"}, "ElectraForSequenceClassification"),
+        ({"embedding_size": 6, "shared_layers": True}, "AlbertForSequenceClassification"),
+        ({}, "BertForSequenceClassification"),
+    ],
+)
+def test_the_settings_of_a_run_choose_its_layout(
+    model: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    write_data(tmp_path)
+    recipe = RECIPES["classification"]
+    own = {**recipe, "model": {**recipe["model"], **model}, "training": {"max_steps": 1}}
+    assert train({**own, "data": LABELLED}, tmp_path / "run", data=tmp_path)
+    export_hf(tmp_path / "run", tmp_path / "hf")
+    assert json.loads((tmp_path / "hf/config.json").read_text())["architectures"] == [kind]
+    SENTENCES[:], kept = ["the red dog", "a bird", "a cat sees the dog"], list(SENTENCES)
+    try:
+        assert_same(tmp_path / "run", tmp_path / "hf")
+    finally:
+        SENTENCES[:] = kept
+
+
+@pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "Albert"])
+def test_symbols_have_their_usual_names_in_settings_without_any(
+    family: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "hf"
+    made(folder, family, "ForMaskedLM")
+    before = transformers.AutoTokenizer.from_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64}))
+    import_hf(folder, tmp_path / "run")
+    assert_same(tmp_path / "run", folder)
+    run: Any = open_run(tmp_path / "run")
+    names = ("pad", "unk", "cls", "sep", "mask")
+    expected = [getattr(before, f"{name}_token_id") for name in names]
+    assert list(run.vocabulary().places[:5]) == expected
+
+
+def test_what_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
+    made(tmp_path / "pairs", "Roberta", "ForSequenceClassification")
+    with pytest.raises(UserError, match="roberta puts 2 symbols between") as found:
+        import_hf(tmp_path / "pairs", tmp_path / "run", pairs=True)
+    assert "\n" not in str(found.value)
+    for family in FAMILIES:
+        folder = tmp_path / family
+        made(folder, family, "ForMaskedLM")
+        config = json.loads((folder / "config.json").read_text())
+        width = "hidden_dim" if family == "DistilBert" else "intermediate_size"
+        (folder / "config.json").write_text(json.dumps(config | {width: 11}))
+        with pytest.raises(UserError, match=r"but config\.json gives"):
+            import_hf(folder, tmp_path / "run")
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+        with pytest.raises(UserError, match="pickles are not read"):
+            import_hf(folder, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tokeniser_that_transformers_would_build_otherwise_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    made(folder, "XLMRoberta", "ForMaskedLM")
+    whole = json.loads((folder / "tokenizer.json").read_text())
+    changes: list[tuple[str, Any, str]] = [
+        ("pre_tokenizer", whole["pre_tokenizer"]["pretokenizers"][1], "WhitespaceSplit and Metas"),
+        ("normalizer", {"type": "Lowercase"}, r"normalizers \['Lowercase'\]"),
+        ("model", {**whole["model"], "unk_id": 0}, "unk_id = 0"),
+    ]
+    for part, value, message in changes:
+        (folder / "tokenizer.json").write_text(json.dumps({**whole, part: value}))
+        with pytest.raises(UserError, match=message):
+            import_hf(folder, tmp_path / "run")

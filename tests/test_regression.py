@@ -1,0 +1,196 @@
+"""Regression: a number for each text."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from typer.testing import CliRunner
+
+import heedful
+from heedful.basics.errors import UserError
+from heedful.cli import main
+from heedful.evaluation.statistics import measure, resample
+from heedful.models.encoders import sequences_of
+from heedful.runs.opening import open_run
+from heedful.tasks.regression.predictor import Regressor
+from heedful.tasks.spec import spec_of_run
+from heedful.tasks.texts.run import TextRun
+from text_help import LOOP, RATED, WORDS, encoder, write_data
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("regression")
+    write_data(folder)
+    loop = {**LOOP, "max_steps": 120, "validate_every": 40, "checkpoint_every": 40}
+    data = {**RATED, "test": RATED["validation"]}
+    assert heedful.train(encoder("regression", data, training=loop), folder / "run", data=folder)
+    return folder / "run"
+
+
+def kept(run: Path) -> list[Any]:
+    opened = open_run(run)
+    assert isinstance(opened, TextRun)
+    return opened.rated("regression", "test")
+
+
+def test_numbers_are_learned_and_scored_as_scipy_scores_them(run: Path) -> None:
+    examples = kept(run)
+    gold = [one.value for one in examples]
+    found = heedful.load(run, device="cpu").predict([one.texts[0] for one in examples])
+    values = [one.value for one in found]
+    command(["--help"])
+    scores = json.loads(command(["evaluate", str(run), "--json", "--device", "cpu"]))
+    own = scores["scores"]["regression"]
+    assert own["pearson"] == pytest.approx(stats.pearsonr(gold, values)[0], abs=1e-9)
+    assert own["spearman"] == pytest.approx(stats.spearmanr(gold, values)[0], abs=1e-9)
+    error = sum((one - other) ** 2 for one, other in zip(gold, values, strict=True)) / len(gold)
+    assert own["mean_squared_error"] == pytest.approx(error)
+    assert own["pearson"] > 0.9
+    assert error < 0.5 * stats.tvar(gold)
+
+
+def command(arguments: list[str], lines: str | None = None) -> str:
+    if not main.app.registered_commands:
+        main._register()
+    done = CliRunner().invoke(main.app, arguments, input=lines)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_loss_is_the_squared_error_in_units_of_the_variance(run: Path) -> None:
+    opened = open_run(run)
+    spec = spec_of_run(run)[1]
+    model: Any = spec.build_model(opened)
+    settings = opened.recipe.training  # type: ignore[attr-defined]
+    task: Any = spec.build_task(opened, model, settings, torch.device("cpu"), "float32")
+    batch = next(iter(task.batches(heedful_position())))[1]
+    model.eval()
+    found = task.loss(batch)
+    outputs = model.heads["regression"](model.encoder(batch.rows))[:, 0]
+    expected = nn.functional.mse_loss(outputs, batch.labels, reduction="sum")
+    torch.testing.assert_close(found.total, expected)
+    facts = opened.facts["sets"]["regression"]
+    with open_lines(run) as numbers:
+        values = [float(line.split("\t")[1]) for line in numbers]
+    assert facts["mean"] == pytest.approx(sum(values) / len(values))
+    assert facts["deviation"] == pytest.approx(torch.tensor(values).std(correction=0).item())
+    assert set((batch.labels * facts["deviation"] + facts["mean"]).round().int().tolist()) <= {
+        round(value) for value in values
+    }
+
+
+def heedful_position() -> Any:
+    from heedful.data.positions import Position
+
+    return Position(0)
+
+
+def open_lines(run: Path) -> Any:
+    file = (run.parent / "rated.tsv").open(encoding="utf-8")
+    next(file)
+    return file
+
+
+def test_windows_are_averaged_and_empty_texts_have_no_number(run: Path) -> None:
+    notices: list[str] = []
+    reader = heedful.load(run, device="cpu")
+    assert isinstance(reader, Regressor)
+    reader.notify = notices.append
+    long = "the red dog sees a cat " * 20
+    whole, empty, alone = reader.predict([long, " ", "the red dog sees a cat"])
+    assert whole.windows > 1
+    assert (empty.value, empty.windows) == (None, 0)
+    rows = [sequences_of([row.first]) for row in reader.rows(long)]
+    with torch.no_grad():
+        outputs = [reader.model.heads["regression"](reader.model.encoder(row)) for row in rows]
+    mean = reader.mean + reader.deviation * float(torch.cat(outputs).mean())
+    assert whole.value == pytest.approx(mean, rel=1e-5)
+    assert alone.value == pytest.approx(reader.predict(["the red dog sees a cat"])[0].value)
+    assert len(notices) == 2
+
+
+def test_the_command_writes_a_number_for_each_line(run: Path) -> None:
+    lines = command(["predict", str(run), "--device", "cpu"], "the red dog sees a cat\n\na dog\n")
+    first, second, third = lines.splitlines()
+    assert math.isfinite(float(first))
+    assert second == ""
+    assert math.isfinite(float(third))
+
+
+def test_a_trace_has_the_number(run: Path) -> None:
+    reader = heedful.load(run, device="cpu")
+    trace = reader.trace("the red dog sees a cat")
+    assert float(trace.decided[0]) == pytest.approx(
+        reader.predict(["the red dog sees a cat"])[0].value, rel=1e-2
+    )
+    assert any("rollout" in one.name for one in trace.maps)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a dog\tmany", "'many' is not a number"),
+        ("a dog\tnan", "'nan' is not a number"),
+        ("a dog\tinf", "'inf' is not a number"),
+    ],
+)
+def test_a_label_that_is_no_number_is_one_line(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "rated.tsv").write_text(f"text\tnumber\nthe cat\t1\n{line}\n", encoding="utf-8")
+    recipe = encoder("regression", {"train": "rated.tsv", "label": "number"})
+    with pytest.raises(UserError, match=message) as error:
+        heedful.train(recipe, tmp_path / "run", data=tmp_path)
+    assert "example 2" in str(error.value)
+    assert "data.label" in str(error.value)
+
+
+def test_equal_numbers_are_refused(tmp_path: Path) -> None:
+    rows = [("the cat", 1.5), ("a dog", 1.5)]
+    with pytest.raises(UserError, match="give examples with different numbers"):
+        heedful.train(
+            {"task": "regression", "training": LOOP, "tokeniser": WORDS},
+            tmp_path / "run",
+            data={"train": rows},
+        )
+
+
+def test_python_rows_have_numbers(tmp_path: Path) -> None:
+    rows = [{"text": f"the dog {number}", "label": number / 3} for number in range(12)]
+    recipe = {"task": "regression", "training": LOOP, "tokeniser": WORDS}
+    assert heedful.train(recipe, tmp_path / "run", data={"train": rows})
+    with pytest.raises(UserError, match="'label' is 'many', not a number"):
+        heedful.train(recipe, tmp_path / "other", data={"train": [("a", "many"), ("b", 1)]})
+
+
+def test_label_smoothing_is_for_labels() -> None:
+    recipe = encoder("regression", RATED, training={**LOOP, "label_smoothing": 0.1})
+    with pytest.raises(UserError, match="label_smoothing is for labels"):
+        heedful.train(recipe, "nowhere")
+
+
+def test_pearsons_correlation_of_resamples_is_scipys() -> None:
+    draw = torch.Generator().manual_seed(1)
+    gold, given = torch.randn(2, 40, generator=draw, dtype=torch.float64)
+    given = 0.5 * given + gold + 1e5
+    texts = [[repr(float(one)) for one in side] for side in (given, gold)]
+    found = measure("pearson", {"kind": "pearson"}, *texts)
+    total = found.values.sum(axis=0)
+    assert found.value_of_sum(total) == pytest.approx(stats.pearsonr(given, gold)[0], abs=1e-9)
+    assert len(resample(found, 20, 1)) == 20
+    constant = measure("pearson", {"kind": "pearson"}, ["2", "2"], ["1", "3"])
+    assert constant.value_of_sum(constant.values.sum(axis=0)) == 0
+
+
+def test_a_recipe_is_chosen_from_a_table(tmp_path: Path) -> None:
+    words = sorted(set(Path(__file__).read_text(encoding="utf-8").split()))
+    lines = [f"{' '.join(words[place::40])}\t{place}" for place in range(40)]
+    (tmp_path / "rated.tsv").write_text("\n".join(["text\tscore", *lines]), encoding="utf-8")
+    out = tmp_path / "run"
+    arguments = ["--task", "regression", "--data", str(tmp_path / "rated.tsv"), "--label", "score"]
+    command(["train", "--out", str(out), *arguments, "--set", "training.max_steps=3"])
+    assert spec_of_run(out)[1].name == "regression"
