@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 import torch
 import typer
+from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
 from heedful.cli import evaluate
 from heedful.evaluation.attention_statistics import HeadStatistics, _Sums, attention_statistics
+from heedful.evaluation.head_distances import head_distances
 from heedful.inference import Translator
+from heedful.inference.trace import Trace
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
 from heedful.models.pairs import PairModel
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
@@ -69,6 +72,59 @@ def test_heads_agree_as_far_as_their_weights_overlap() -> None:
     assert found == pytest.approx([(0.375 + 1) / 2, 0.375, (0.375 + 1) / 2])
     one_head = measured(torch.full((1, 1, 2, 2), 0.5), [2], [2])
     assert one_head.agreement is None
+
+
+def test_distances_of_heads_are_those_of_scipy() -> None:
+    generator = torch.Generator().manual_seed(3)
+    weights = torch.rand(2, 3, 4, 5, generator=generator, dtype=torch.float64)
+    queries, keys = [4, 2], [5, 3]
+    sums = _Sums(3)
+    sums.add(weights, torch.tensor(queries), torch.tensor(keys), causal=False, covering=False)
+    found = [each.distance for each in sums.statistics("module", ("target", "source"))]
+    right = [
+        [
+            jensenshannon(
+                weights[row, head, query, : keys[row]].numpy(),
+                weights[row, other, query, : keys[row]].numpy(),
+                base=2,
+            )
+            for other in range(3)
+            if other != head
+            for row in range(2)
+            for query in range(queries[row])
+        ]
+        for head in range(3)
+    ]
+    assert found == pytest.approx([sum(own) / len(own) for own in right], rel=1e-10)
+    assert measured(torch.full((1, 1, 2, 2), 0.5), [2], [2]).distance is None
+
+
+def test_distances_of_the_heads_of_all_layers() -> None:
+    generator = torch.Generator().manual_seed(4)
+    own, across, again = (
+        torch.rand(heads, 3, 4, generator=generator).softmax(-1) for heads in (2, 2, 1)
+    )
+    axes = {"query": list("abc"), "key": list("klmn"), "four": list("wxyz")}
+    trace = Trace.of(
+        axes,
+        {
+            "first": ("query", "key", own),
+            "other": ("query", "four", across),
+            "last": ("query", "key", again),
+        },
+    )
+    found = head_distances(trace)
+    assert (found.heads, found.maps) == (["1.1", "1.2", "2.1"], ["first", "last"])
+    weights = torch.cat([own, again]).double().numpy()
+    right = jensenshannon(weights[:, None], weights[None], base=2, axis=-1).mean(-1)
+    torch.testing.assert_close(found.matrix, torch.from_numpy(right), rtol=1e-9, atol=1e-7)
+    assert head_distances(trace, "other").maps == ["other"]
+    assert bool((found.matrix.diagonal() == 0).all())
+    alone = Trace.of(axes, {"one": ("query", "key", again)})
+    with pytest.raises(UserError, match="needs two heads"):
+        head_distances(alone)
+    with pytest.raises(UserError, match="no attention"):
+        head_distances(Trace({}, [], [], []))
 
 
 def test_later_tokens_are_not_allowed_and_a_single_key_is_no_choice() -> None:

@@ -74,6 +74,38 @@ def test_the_plain_model_hides_padding_and_what_comes_later(benchmark: Any) -> N
     torch.testing.assert_close(alone, expected[:1, :3], atol=1e-5, rtol=1e-5)
 
 
+def test_the_plain_bytenet_is_the_network(benchmark: Any) -> None:
+    speed = benchmark("bytenet_speed")
+    torch.manual_seed(3)
+    model, plain = speed.both(16, 3)
+    tokens = torch.randint(4, 50, (2, 7))
+    source = speed.Source(tokens, torch.full((2,), 7))
+    expected = model.teacher_force(source, tokens)
+    torch.testing.assert_close(plain.decode(plain.encode(tokens), tokens), expected)
+    with torch.inference_mode():
+        written = plain.write(tokens, 5)
+        found = speed.search(
+            model.eval(),
+            source,
+            rows=2,
+            options=speed.SearchOptions(beam=1, forced_length=5),
+            max_lengths=torch.full((2,), 5),
+        )
+    assert [list(best[0].tokens)[:5] for best in found] == written.tolist()
+
+
+def test_the_plain_elmo_has_the_same_parameters(benchmark: Any) -> None:
+    speed = benchmark("elmo_speed")
+    settings = speed.ElmoSettings(hidden_size=8, projection_size=4, filters=[[1, 4], [2, 4]])
+    ours, plain = speed.Elmo(settings, speed.SYMBOLS), speed.Plain(settings)
+    output = sum(part.numel() for part in plain.output.parameters())
+    mixture = settings.layers + 2
+    counts = [sum(part.numel() for part in each.parameters()) for each in (ours, plain)]
+    assert counts[0] - mixture == counts[1] - output
+    for step in speed.steps(settings):
+        step()
+
+
 def test_a_table_is_markdown(benchmark: Any) -> None:
     reporting = benchmark("reporting")
     found = {"a": reporting.summarised([2.0, 4.0, 9.0], None)}

@@ -18,6 +18,7 @@ from heedful.data.denoising import Noise, corrupted, hide_spans, infill
 from heedful.data.positions import Position
 from heedful.interop.importing import import_hf
 from heedful.runs.opening import open_run
+from heedful.runs.registry import kind_of
 from heedful.tasks.denoising.preparation import noise_of, noisy_batches
 from heedful.training import train
 from test_interop_pair_models import bart_folder, t5_folder
@@ -228,6 +229,30 @@ def test_epochs_have_different_noise(tmp_path: Path) -> None:
     first, second = (next(batches)[1] for _ in range(2))
     assert first.weight == second.weight
     assert sorted(map(tuple, first.source.tolist())) != sorted(map(tuple, second.source.tolist()))
+
+
+def test_a_student_has_the_vocabulary_of_its_teacher_and_learns_from_it(tmp_path: Path) -> None:
+    texts, teacher = write_texts(tmp_path), tmp_path / "teacher"
+    train(tables(texts), teacher)
+    # The student has the teacher's weights, and nothing to learn from it, whatever the noise. It
+    # has other texts, whose own vocabulary would be another one.
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "texts.txt"
+    other.write_text(texts.read_text(encoding="utf-8").upper() + "\n\nzebra\n", encoding="utf-8")
+    settings = {"run": str(teacher), "initialise": True, "weight": 1.0}
+    path = tmp_path / "student"
+    train(tables(other, teacher=settings, max_steps=1, validate_every=1), path)
+    first, run = open_run(teacher), open_run(path)
+    assert run.facts["vocabulary"] == first.facts["vocabulary"]
+    kind = kind_of(run.recipe)
+    model = kind.build_model(run)
+    kind.load_start(run, model)
+    training: Any = run.recipe.training
+    task: Any = kind.build_task(run, model.eval(), training, torch.device("cpu"), "float32")
+    _, batch = next(iter(task.batches(Position(1))))
+    loss = task.loss(batch)
+    assert abs(loss.total.item()) / batch.weight < 1e-5
+    assert float(loss.parts["loss"]) > 0
 
 
 def test_texts_can_be_given_in_python(tmp_path: Path) -> None:

@@ -238,6 +238,8 @@ def values_of(field: FieldInfo, name: str = "") -> str:
         if longest is None:
             files = f"{shortest or 0} or more {'rules' if name == 'protect' else 'files'}"
             return "list" if get_args(kind) == (Any,) else files
+        if get_args(kind) == (int,):
+            return f"{shortest} to {longest} integers"
         return f"{shortest or 0} to {longest} {'names' if name == 'text' else 'files'}"
     if get_origin(kind) is dict:
         return "table"

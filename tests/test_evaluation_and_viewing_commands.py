@@ -154,7 +154,7 @@ def test_settings_out_of_range_are_refused_before_anything_runs(
     assert "did you mean 'intl'" in refused("evaluate", run, "--tokenise", "intll")
     assert "--sources is for scoring files" in refused("evaluate", run, "--sources", "x")
     told = refused("evaluate", run, "--head", "x")
-    assert told.startswith("--head is for classification, tagging, masked, permutation, several")
+    assert told.startswith("--head is for classification, tagging, bidirectional, masked, ")
     assert told.endswith(f"{run} is a run for translation")
 
 
@@ -225,10 +225,22 @@ def test_without_a_file_the_alignment_is_text(folder: Path) -> None:
     assert "decoder.0.cross_attention" in names
 
 
+def test_distances_between_the_heads_of_all_layers(folder: Path) -> None:
+    run, file = folder / "good", folder / "distances.png"
+    names, *rows = finished("plot", run, SENTENCES[0], "--distances").splitlines()
+    assert names == "1: decoder.0.cross_attention"
+    assert any("1.1" in row for row in rows)
+    own = ["--map", "encoder.0.self_attention"]
+    drawn = finished("plot", run, SENTENCES[0], "--distances", *own, "--output", file)
+    assert drawn.strip() == "1: encoder.0.self_attention"
+    assert file.stat().st_size > 3000
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["dog", "--output", "a.gif"], "must end in .png"),
+        (["dog", "--distances", "--heads"], "--distances compares all heads"),
         ([], "nothing to plot"),
         ([" "], "the sentence is empty"),
         (["dog", "--layer", "7"], "this model has 1"),

@@ -124,12 +124,15 @@ def test_each_family_knows_its_kinds() -> None:
         )
     ]
     assert kinds == [
-        {"transformer", "recurrent", "convolutional", "aligner"},
+        {"transformer", "recurrent", "convolutional", "bytenet", "aligner"},
         {
             *("bert", "xlnet", "perceiver", "recurrent-encoder", "hierarchical", "decomposable"),
-            "language",
+            *("elmo", "language", "convolutional-encoder"),
         },
-        {"gpt", "recurrent-language-model", "memory-language-model"},
+        {
+            *("gpt", "recurrent-language-model", "bytenet-language-model"),
+            "memory-language-model",
+        },
         {"convolutional", "glimpses", "perceiver", "residual", "transformer"},
         {"recurrent", "transformer"},
     ]

@@ -22,6 +22,8 @@ from heedful.layers.bfloat16_linear import Bfloat16Linear, bfloat16_copy
 from heedful.layers.int8_linear import LARGEST_WEIGHT, Int8Linear, int8_copy, largest_input
 from heedful.models import PairModel
 from heedful.models.aligner import AlignerSettings, WordAligner
+from heedful.models.bytenet import ByteNet, ByteNetSettings
+from heedful.models.bytenet_language import ByteNetLanguageModel, ByteNetLanguageSettings
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.language import LanguageModel
@@ -158,6 +160,7 @@ PAIRS: dict[str, Callable[[], PairModel]] = {
     "convolutional": lambda: ConvolutionalEncoderDecoder(
         ConvolutionalSettings(embedding_size=32, hidden_size=32), 60, 60
     ),
+    "bytenet": lambda: ByteNet(ByteNetSettings(hidden_size=32, encoder_layers=2), 60, 60),
     "fixed vector": recurrent("none", "lstm"),
     "bahdanau": recurrent("bahdanau"),
     "luong": recurrent("luong-general", "lstm"),
@@ -170,6 +173,7 @@ WRITERS: dict[str, Callable[[], LanguageModel]] = {
         GptSettings(layers=2, hidden_size=32, heads=2, tied_embeddings=False, output_bias=True), 60
     ),
     "recurrent": lambda: RecurrentLanguageModel(RecurrentLanguageSettings(hidden_size=32), 60),
+    "bytenet": lambda: ByteNetLanguageModel(ByteNetLanguageSettings(hidden_size=32, layers=3), 60),
 }
 
 

@@ -73,6 +73,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     "attentive": encoder(
         "classification", LABELLED, model=ATTENTIVE, training={**LOOP, "penalty": 0.1}
     ),
+    "grams": encoder(
+        "classification",
+        LABELLED,
+        model={"kind": "convolutional-encoder", "embedding_size": 6, "feature_maps": 4},
+        head_max_norm=0.1,
+    ),
     "hierarchical": encoder(
         "classification",
         LABELLED,

@@ -21,6 +21,11 @@ from heedful.attention.delta import DeltaState, delta_attend, delta_step, delta_
 from heedful.attention.delta_heads import DeltaAttention
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.disagreement import disagreement
+from heedful.attention.divergences import (
+    jensen_shannon,
+    jensen_shannon_distance,
+    kullback_leibler,
+)
 from heedful.attention.functional import attend, attention_weights
 from heedful.attention.latent import LatentAttention
 from heedful.attention.learned_queries import LearnedQueries
@@ -70,6 +75,9 @@ __all__ = [
     "disagreement",
     "feature_maps",
     "heads",
+    "jensen_shannon",
+    "jensen_shannon_distance",
+    "kullback_leibler",
     "linear_attend",
     "linear_read",
     "linear_state",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from heedful.inference import Axis, Trace, Translator
 
 _HEADS = "--heads needs --output FILE that ends in .png, .svg or .pdf"
+_DISTANCES = "--distances compares all heads; leave out --heads, --links, --layer and --tokens"
 _LINKS = "--links needs --output FILE that ends in .png, .svg or .pdf, and excludes --heads"
 Which = tuple[bool, int | None, str | None]
 """Whether heads are apart, the layer, and the name of the map."""
@@ -44,6 +45,8 @@ class Plot:
         heedful plot runs/en-de "The small dog sees the red house." --links --output links.svg
 
         heedful plot runs/mood "a film that one remembers" --output mood.png
+
+        heedful plot runs/mood "a film that one remembers" --distances --output distances.png
 
         heedful plot runs/en-de --curves --output curves.png
     """
@@ -73,6 +76,12 @@ class Plot:
         str | None,
         typer.Option("--map", help="Any attention module, by name; '?' lists all names."),
     ] = None
+    distances: Annotated[
+        bool,
+        typer.Option(
+            "--distances", help="Plot how far apart the heads of all layers are (Jensen–Shannon)."
+        ),
+    ] = False
     head: Annotated[str | None, typer.Option("--head", help="Which head of a multi-task run.")] = (
         None
     )
@@ -97,6 +106,9 @@ def _run(options: Plot) -> None:
         return
     if options.links and (options.output is None or options.heads):
         raise UserError(_LINKS)
+    which = (options.heads, options.layer, options.name)
+    if options.distances and (any(which[:2]) or options.links or options.tokens):
+        raise UserError(_DISTANCES)
     if options.sentence is None:
         raise UserError('nothing to plot: give a sentence in quotes ("…"), or --curves')
     if not options.sentence.strip():
@@ -107,7 +119,14 @@ def _run(options: Plot) -> None:
     spec = spec_of_run(options.run)[1].task_of_head(options.run, options.head)
     search = spec.search_options(options.run, options.beam, "heedful plot")
     predictor = spec.load(options.run, head=options.head, **opening_of(options))
-    which = (options.heads, options.layer, options.name)
+    if options.distances and options.name != "?":
+        trace = spec.trace if search is None else type(predictor).trace
+        source = spec.read_argument(options.sentence)
+        how: dict[str, Any] = {"relevance": False} if search is None else {"options": search}
+        _plot_distances(
+            trace(predictor, source, options.target, **how), options.name, options.output
+        )
+        return
     if search is None:
         source = spec.read_argument(options.sentence)
         seen = spec.trace(predictor, source, options.target, relevance=False)
@@ -232,6 +251,26 @@ def _plot_trace(seen: "Trace", output: Path | None, which: Which, links: bool) -
         raise UserError(_HEADS)
     weights, queries = map_rows(seen, seen[name])
     _finish(weights.mean(0), queries, seen.axes[seen[name].key_axis], None, None)
+
+
+def _plot_distances(seen: "Trace", name: str | None, output: Path | None) -> None:
+    """Draw or print the distances of all heads that attend between the axes of a map."""
+    from heedful.evaluation.head_distances import head_distances
+
+    found = head_distances(seen, name)
+    for number, own in enumerate(found.maps, start=1):
+        print(f"{number}: {own}")
+    if output is None:
+        width = max(4, *map(len, found.heads))
+        print(" ".join(f"{head:>{width}}" for head in ["", *found.heads]))
+        for head, row in zip(found.heads, found.matrix.tolist(), strict=True):
+            print(" ".join([f"{head:>{width}}", *(f"{value:{width}.2f}" for value in row)]))
+        return
+    from heedful.viewing.figures import save_figure
+    from heedful.viewing.heatmap import alignment_figure
+
+    title = "Jensen–Shannon distance of heads"
+    save_figure(alignment_figure(found.matrix, found.heads, found.heads, title), output)
 
 
 def _finish(

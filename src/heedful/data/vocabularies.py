@@ -12,7 +12,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.settings import Settings, check
-from heedful.basics.symbols import UNKNOWN
+from heedful.basics.symbols import END, UNKNOWN
 from heedful.data.byte_vocabulary import ByteSettings, ByteVocabulary
 from heedful.data.fixed_symbols import digest
 from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
@@ -26,6 +26,7 @@ __all__ = [
     "VocabularySettings",
     "encode_words",
     "save_vocabulary",
+    "separators_of",
     "train_vocabulary",
     "unknown_share",
 ]
@@ -65,6 +66,14 @@ class VocabularySettings(Settings):
     normalise: Literal["none", "nfc"] = "none"
     split: Literal["punctuation", "spaces"] = "punctuation"
     mask: bool = False
+
+    @property
+    def has_characters(self) -> bool:
+        """Whether each symbol is a character or a byte."""
+        fewest = _LEAST["bytes"] + self.mask
+        return self.kind == "characters" or (
+            self.kind == "bytes" and self.vocabulary_size == fewest
+        )
 
     @model_validator(mode="after")
     def _has_room(self) -> "VocabularySettings":
@@ -257,6 +266,13 @@ def _one_by_one(vocabulary: Vocabulary, words: Sequence[str]) -> tuple[list[int]
         firsts.append(len(tokens))
         tokens.extend(found or [UNKNOWN])
     return tokens, firsts
+
+
+def separators_of(vocabulary: Vocabulary) -> list[int]:
+    """The tokens of white space in a vocabulary of characters or bytes."""
+    tokens = list(range(END + 1, vocabulary.size))
+    texts = vocabulary.decode_batch([[token] for token in tokens])
+    return [token for token, text in zip(tokens, texts, strict=True) if text.isspace()]
 
 
 def unknown_share(vocabulary: Vocabulary, texts: Iterable[str]) -> float:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention import watch
+from heedful.attention.divergences import jensen_shannon_distance
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.evaluation.statistics import check_parallel
@@ -62,6 +63,10 @@ class HeadStatistics:
     agreement: float | None = None
     """Mean over rows and other heads of the overlap Σ min(p, q) of the normalized weights of this
     head and another: 1 if they are equal, 0 if they attend to different keys; None for one head."""
+    distance: float | None = None
+    """Mean over rows and other heads of the Jensen–Shannon distance (the square root of the
+    divergence in bits): 0 if they are equal, 1 if they attend to different keys; None for one
+    head."""
 
 
 def attention_statistics(
@@ -155,6 +160,7 @@ class _Sums:
         self.covered = self.entropy.clone()
         self.error = self.entropy.clone()
         self.overlap = self.entropy.clone()
+        self.distance = self.entropy.clone()
 
     def add(
         self, weights: Tensor, queries: Tensor, keys: Tensor, *, causal: bool, covering: bool
@@ -182,6 +188,9 @@ class _Sums:
             common = torch.minimum(shares[:, head, None], shares).sum(3)  # [B, H, Q]
             common[:, head] = 0.0
             self.overlap[head] += common.sum()
+            apart = jensen_shannon_distance(shares[:, head, None], shares)  # [B, H, Q]
+            apart[:, head] = 0.0
+            self.distance[head] += apart.sum()
         if covering:
             received = weights.sum(2)  # [B, H, K]
             tokens = columns & (torch.arange(weights.shape[3]) < keys.cpu()[:, None] - 1)
@@ -205,11 +214,12 @@ class _Sums:
                 mass=self.mass[head].item() / self.rows,
                 covered=self.covered[head].item() / tokens if tokens else None,
                 coverage_error=self.error[head].item() / tokens if tokens else None,
-                agreement=self._agreement(head),
+                agreement=self._between_heads(self.overlap, head),
+                distance=self._between_heads(self.distance, head),
             )
             for head in range(len(self.entropy))
         ]
 
-    def _agreement(self, head: int) -> float | None:
-        others = len(self.overlap) - 1
-        return self.overlap[head].item() / self.rows / others if others else None
+    def _between_heads(self, sums: Tensor, head: int) -> float | None:
+        others = len(sums) - 1
+        return sums[head].item() / self.rows / others if others else None

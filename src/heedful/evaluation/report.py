@@ -217,12 +217,13 @@ class Report:
                 share(each.covered),
                 "" if each.coverage_error is None else f"{each.coverage_error:.3f}",
                 "" if each.agreement is None else f"{each.agreement:.3f}",
+                "" if each.distance is None else f"{each.distance:.3f}",
             )
             for each in self.attention
         ]
         header = (
             *("module", "head", "from", "entropy", "of its greatest", "largest weight"),
-            *(f"source covered (≥ {COVERED:g})", "mean |Σ − 1|", "agreement"),
+            *(f"source covered (≥ {COVERED:g})", "mean |Σ − 1|", "agreement", "distance"),
         )
         return ReportTable("attention while writing the references", header, rows)
 

@@ -91,7 +91,9 @@ def trace_model(
         with observed(run):
             run.decision = decision = decide()
         maps = _watched(axes_of, seen)
-    axes = _axes(maps, described.axes)
+    own: Mapping[str, list[str]] = getattr(model, "axis_labels", dict)()
+    labelled = {name: Axis("labels", labels) for name, labels in own.items()}
+    axes = _axes(maps, {**labelled, **described.axes})
     made = make_trace(
         axes,
         maps,

@@ -76,13 +76,16 @@ class NormalisedLinear(nn.Module):
         return self.now()(inputs)
 
 
-def convolve(padded: Tensor, width: int, kernel: Affine) -> Tensor:
-    """``[B, L + k − 1, D] -> [B, L, out]``: the kernel over each window of ``width`` positions."""
-    length = padded.shape[1] - width + 1
+def convolve(padded: Tensor, width: int, kernel: Affine | nn.Module, dilation: int = 1) -> Tensor:
+    """``[B, L + (k − 1) δ, D] -> [B, L, out]``: the kernel over each window of ``width`` positions,
+    which are ``dilation`` δ apart."""
+    length = padded.shape[1] - (width - 1) * dilation
     # Concatenate the windows for one large product: on the CPU, forward and backward are faster
     # than a convolution with channels last.
-    windows = [padded[:, first : first + length] for first in range(width)]
-    return kernel(torch.cat(windows, dim=-1))
+    firsts = range(0, width * dilation, dilation)
+    windows = [padded[:, first : first + length] for first in firsts]
+    result: Tensor = kernel(torch.cat(windows, dim=-1))
+    return result
 
 
 def convolution(sizes: Sizes) -> NormalisedLinear:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.layers.dropout import Dropout
+from heedful.layers.max_norm import output_linear
 
 
 class Sequences(NamedTuple):
@@ -51,6 +52,8 @@ class TextEncoder(nn.Module):
     """Width of ``Encoded.pooled``; None if there is none."""
     needs_pairs: bool = False
     """Whether it reads pairs of texts only."""
+    fresh_at_start: tuple[str, ...] = ()
+    """Beginnings of the names of parameters that a run it starts from may not have."""
     pooled_from: int = 0
     """Index of the token whose state ``pooled`` is computed from, if it is one; −1 is the last."""
 
@@ -88,6 +91,11 @@ class TextEncoder(nn.Module):
         """
         return first_embedding(self)
 
+    @property
+    def vector_tables(self) -> list[nn.Embedding]:
+        """All tables that pre-trained word vectors are loaded into."""
+        return [self.embedding]
+
     def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
         """Attention module name → the axes of its queries and its keys.
 
@@ -95,6 +103,10 @@ class TextEncoder(nn.Module):
         calls. "text" is the row's tokens, "hops" the hops of a pooling (as many as its weights have
         rows), "first" and "second" the two texts of a pair, without BEGIN and ENDs. Default: empty.
         """
+        return {}
+
+    def axis_labels(self) -> Mapping[str, list[str]]:
+        """Axis → the labels of its positions, for axes that an input does not determine."""
         return {}
 
     def depth(self, name: str) -> int:
@@ -113,10 +125,12 @@ class TextEncoder(nn.Module):
 class Classifier(nn.Module):
     """A linear layer over a text's vector (Devlin et al. 2019, section 4.1)."""
 
-    def __init__(self, width: int, classes: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, classes: int, dropout: float, max_norm: float | None = None
+    ) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(width, classes)
+        self.output = output_linear(width, classes, max_norm)
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
@@ -131,10 +145,12 @@ class Classifier(nn.Module):
 class Tagger(nn.Module):
     """A linear layer over each token's vector."""
 
-    def __init__(self, width: int, tags: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, tags: int, dropout: float, max_norm: float | None = None
+    ) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(width, tags)
+        self.output = output_linear(width, tags, max_norm)
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
@@ -166,6 +182,10 @@ class HeadedEncoder(nn.Module):
         """The axes of the encoder, with module names as in this module."""
         own = self.encoder.attention_axes()
         return {f"encoder.{name}": axes for name, axes in own.items()}
+
+    def axis_labels(self) -> Mapping[str, list[str]]:
+        """The labels of the encoder's own axes."""
+        return self.encoder.axis_labels()
 
     def depth(self, name: str) -> int:
         """The depth of a parameter of this module, in the encoder or in a head."""

@@ -98,6 +98,11 @@ class EncoderSettings(ModelSettings):
     """Whether the embeddings come from another run, so that no word vectors are loaded."""
     reads_sentences: ClassVar[bool] = False
     """Whether the model is also built from the tokens that end sentences, its third argument."""
+    reads_words: ClassVar[bool] = False
+    """Whether tokens are characters, of which the model makes words: it is also built from the
+    tokens of white space, its third argument."""
+    has_directions: ClassVar[bool] = False
+    """Whether it is a language model in each direction, which can be pre-trained as such."""
 
     @property
     def needs_pairs(self) -> bool:
@@ -273,7 +278,10 @@ def build_model(
 
 
 def build_encoder(
-    settings: EncoderSettings, vocabulary: int, sentence_ends: Sequence[int] = ()
+    settings: EncoderSettings,
+    vocabulary: int,
+    sentence_ends: Sequence[int] = (),
+    separators: Sequence[int] = (),
 ) -> TextEncoder:
     """Build the encoder of the settings, with new weights from PyTorch's default generator.
 
@@ -281,9 +289,11 @@ def build_encoder(
         settings: kind, sizes and options.
         vocabulary: number of symbols.
         sentence_ends: the tokens that end sentences, for a model that encodes single sentences.
+        separators: the tokens of white space, for a model that makes words of characters.
     """
     ends = (sentence_ends,) if settings.reads_sentences else ()
-    return _build(settings, TextEncoder, vocabulary, *ends)
+    between = (separators,) if settings.reads_words else ()
+    return _build(settings, TextEncoder, vocabulary, *ends, *between)
 
 
 def build_language_model(settings: LanguageSettings, vocabulary: int) -> LanguageModel:

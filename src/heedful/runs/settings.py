@@ -141,6 +141,22 @@ class LoopSettings(Settings):
         return self
 
 
+class TeacherSettings(Settings):
+    """The run whose outputs a model learns (Hinton et al. 2015)."""
+
+    run: str
+    """The folder of a run with the same task, vocabulary and labels."""
+    temperature: float = Field(2.0, gt=0)
+    """τ that divides the logits of both."""
+    weight: float = Field(0.5, ge=0, le=1)
+    """α of the teacher's loss, which is multiplied by τ²; 1 − α is the weight of the labels'."""
+    cosine: float = Field(0.0, ge=0)
+    """Weight of the cosine distance of the last hidden states."""
+    initialise: bool = False
+    """Whether the student starts with the teacher's weights, those of every other layer if it has
+    half of the layers."""
+
+
 class CompareSettings(Settings):
     """What ``heedful compare`` trains, unless its options say otherwise."""
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.thread_contention import keep_threads, without_contention
 from heedful.data.positions import Position
+from heedful.layers.max_norm import constrained_modules
 from heedful.runs.checkpoints import Checkpoint, whole_checkpoints
 from heedful.runs.settings import LoopSettings
 from heedful.training.checkpointing import prune, restore, save
@@ -78,6 +79,7 @@ class Loop:
         self.groups = groups_of(task.model, settings)
         self.parameters = [p for group in self.groups for p in group.parameters]
         self.optimiser = build_optimiser(self.groups, settings)
+        self.constrained = constrained_modules(task.model)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
         threads = device.type == "cpu" and not self.scaler.is_enabled() and not settings.compile
         make = strategy or (Threads if threads else SingleProcess)
@@ -229,6 +231,8 @@ class Loop:
         limit = math.inf if self.settings.clip_norm is None else self.settings.clip_norm
         norm = self.strategy.clip(limit)
         self.scaler.step(self.optimiser)
+        for module in self.constrained:
+            module.constrain()
         self.scaler.update()
         self.optimiser.zero_grad(set_to_none=True)
         return None if self.scaler.is_enabled() else norm

@@ -23,7 +23,7 @@ from heedful.runs.held_out import part_of
 from heedful.runs.start import Start
 from heedful.runs.vectors import vector_hashes
 from heedful.tasks.denoising.recipe import DenoisingData, DenoisingRecipe
-from heedful.tasks.pairs.preparation import start_tokenisers
+from heedful.tasks.pairs.preparation import given_tokenisers
 from heedful.tasks.pairs.run import PairRun, open_pair_run, write_pairs
 from heedful.tasks.preparation import (
     HELD_OUT,
@@ -57,8 +57,8 @@ def prepare_denoising_run(
         path: the run's folder; files of an interrupted preparation are overwritten.
         recipe: all settings.
         data_folder: base folder of relative paths in the recipe; the current folder if None.
-        start: gives the tokeniser and initial weights; if None, the tokeniser is trained on the
-            texts and weights are random.
+        start: gives the tokeniser and initial weights; if None, the tokeniser is that of the
+            teacher or is trained on the texts, and weights are random.
 
     Raises:
         UserError: the data are missing, empty or broken, the vocabulary has too few sentinels, or
@@ -66,12 +66,11 @@ def prepare_denoising_run(
     """
     texts = _Texts(recipe, path, data_folder)
     hashes = content_hashes(texts.files) | vector_hashes(recipe.vectors, data_folder)
-    if start is None:
+    tokenisers = given_tokenisers(recipe, start)
+    if tokenisers is None:
         lines = (line for document in texts.of("train") for line in document)
         own = Tokeniser.train(lines, recipe.tokeniser, seed=recipe.seed, where="the training texts")
         tokenisers = Tokenisers(own, own)
-    else:
-        tokenisers = start_tokenisers(start)
     tokeniser = tokenisers.source
     noise = noise_of(recipe, tokenisers)
     written = _encode(path / "data" / "train", texts, tokeniser)

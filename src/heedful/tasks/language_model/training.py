@@ -16,6 +16,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference.generator import Generator
 from heedful.kernels.cross_entropy import cross_entropy
 from heedful.models.language import LanguageModel
+from heedful.training.distillation import Predicted, loss_of_logits, wide
 from heedful.training.protocol import Loss, Sample, TaskDefaults, Validation
 
 
@@ -69,6 +70,18 @@ class LanguageTask(TaskDefaults):
             labels = batch.targets.flatten() if whole else batch.targets[real]
             total, exact = next_token_loss(self.model, chosen, labels, self.label_smoothing)
         return Loss(total, {"loss": exact})
+
+    def predict(self, model: LanguageModel, batch: WindowBatch) -> Predicted:
+        """The logits of all next tokens, which are in memory as a whole."""
+        with autocast(self.device, self.precision):
+            real = batch.targets != PAD
+            states = model.states(batch.tokens)[real]
+            logits = model.logits(states)
+        return Predicted(wide(logits), batch.targets[real], states=lambda: states)
+
+    def loss_of(self, predicted: Predicted, batch: WindowBatch) -> Loss:
+        """The loss from what the model predicts; see :meth:`loss`."""
+        return loss_of_logits(predicted, self.label_smoothing)
 
     def validate(self) -> Validation:
         """Figures over all validation text, window by window.

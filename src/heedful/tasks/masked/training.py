@@ -8,6 +8,7 @@ Shapes: B rows, L tokens, M masked tokens, D width, V vocabulary.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from heedful.data.masking import MaskedBatch, SentencePairs
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.inference_mode import ready
 from heedful.models.encoders import HeadedEncoder
+from heedful.training.distillation import Predicted, inside, wide
 from heedful.training.protocol import Loss, TaskDefaults, Validation
 
 
@@ -78,8 +80,30 @@ class MaskedTask(TaskDefaults):
         The parts ``masked`` and ``next_sentence``, or ``sentence_order``, are sums over masked
         tokens and over pairs.
         """
+        return self.loss_of(self.predict(self.model, batch), batch)
+
+    def predict(self, model: HeadedEncoder, batch: MaskedBatch) -> Predicted:
+        """The logits of the masked tokens; ``more`` are those of whether segments follow."""
         with autocast(self.device, self.precision):
-            found = self._count(batch)
+            return self._predict(model, batch)
+
+    def _predict(self, model: HeadedEncoder, batch: MaskedBatch) -> Predicted:
+        """As :meth:`predict`, in the model's own precision."""
+        encoded = model.encoder(batch.sequences)
+        if encoded.states is None:
+            raise TypeError("hidden tokens are predicted from token vectors")
+        chosen = encoded.states[batch.places[:, 0], batch.places[:, 1]]  # [M, D]
+        logits = model.heads[self.name](chosen)
+        follows = None
+        if batch.next_labels is not None and f"{self.name}_next" in model.heads:
+            follows = model.heads[f"{self.name}_next"](encoded)  # [B, 2]
+        states = partial(inside, encoded.states, batch.sequences.lengths)
+        share = batch.weight / max(1, len(batch.labels))
+        return Predicted(wide(logits), batch.labels, share, states, follows)
+
+    def loss_of(self, predicted: Predicted, batch: MaskedBatch) -> Loss:
+        """The loss from what the model predicts; see :meth:`loss`."""
+        found = self._counted(predicted, batch)
         hidden, rows, pairs = max(1, len(batch.labels)), batch.weight, self._decided(batch)
         total = found.masked * (rows / hidden) + found.following * (rows / max(1, pairs))
         parts = {"loss": total.detach(), "masked": found.masked.detach()}
@@ -100,19 +124,14 @@ class MaskedTask(TaskDefaults):
             return batch.weight
         return int((batch.next_labels >= 0).sum())
 
-    def _count(self, batch: MaskedBatch) -> _Counted:
-        encoded = self.model.encoder(batch.sequences)
-        head = self.model.heads[self.name]
-        if encoded.states is None:
-            raise TypeError("hidden tokens are predicted from token vectors")
-        chosen = encoded.states[batch.places[:, 0], batch.places[:, 1]]  # [M, D]
-        logits = head(chosen).float()
+    def _counted(self, predicted: Predicted, batch: MaskedBatch) -> _Counted:
+        logits = predicted.logits
         masked = F.cross_entropy(logits, batch.labels, reduction="sum")
         right = (logits.argmax(1) == batch.labels).sum()
-        if not self._follows or batch.next_labels is None:
+        if predicted.more is None or batch.next_labels is None:
             nothing = torch.zeros((), device=logits.device)
             return _Counted(masked, nothing, right, nothing)
-        follows = self.model.heads[f"{self.name}_next"](encoded).float()  # [B, 2]
+        follows = wide(predicted.more)
         following = F.cross_entropy(follows, batch.next_labels, ignore_index=-1, reduction="sum")
         follows_right = (follows.argmax(1) == batch.next_labels).sum()
         return _Counted(masked, following, right, follows_right)
@@ -130,7 +149,8 @@ class MaskedTask(TaskDefaults):
         follows: list[Tensor] = []
         with ready(self.model, self.device, "float32"):
             for after, batch in self.validation.batches(Position(0)):
-                found = self._count(batch.to(self.device))
+                own = batch.to(self.device)
+                found = self._counted(self._predict(self.model, own), own)
                 sums += torch.stack([each.double().cpu() for each in found])
                 hidden, rows = hidden + len(batch.labels), rows + self._decided(batch)
                 labels.append(batch.labels)

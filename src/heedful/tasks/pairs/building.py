@@ -18,11 +18,13 @@ from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.runs.building import build, load, outline
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
+from heedful.runs.run import Run
 from heedful.runs.vectors import load_vectors
 from heedful.tasks.pairs.alignment_rules import guided_source, rule_of
 from heedful.tasks.pairs.guided import GuidedAlignment
 from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
 from heedful.tasks.pairs.run import PairRun, open_pair_run
+from heedful.tasks.teaching import initial_layers, load_teacher
 from heedful.training.reinforce import Reinforce, rewarded_modules
 from heedful.training.terms import Term
 
@@ -40,6 +42,11 @@ def build_run_model(run: PairRun) -> PairModel:
 def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairModel:
     """The run's model with trained weights: see :func:`heedful.runs.building.load`."""
     return load(run, lambda: _fresh(run), lambda model: _frozen(run, model), checkpoint)
+
+
+def load_pair_model(run: Run) -> PairModel:
+    """The trained model of any run for pairs of texts."""
+    return load_run_model(open_pair_run(run.path))
 
 
 def _fresh(run: PairRun) -> PairModel:
@@ -63,6 +70,10 @@ def load_run_start(run: PairRun, model: PairModel) -> None:
     if run.facts.get("started_from") is not None:
         point = open_checkpoint(run.start_folder)
         load_model_tensors(model, point.weights(), point.path)
+    teacher = run.recipe.training.teacher
+    if teacher is not None and teacher.initialise:
+        found = load_teacher(run, teacher, load_pair_model)
+        model.load_state_dict(initial_layers(model, found, teacher.run))
     if run.facts.get("vectors") is not None:
         load_vectors(run.path, _embeddings(model))
 

@@ -36,6 +36,7 @@ from heedful.tasks.preparation import (
     save_vectors,
     write_run,
 )
+from heedful.tasks.teaching import teacher_of
 
 P = TypeVar("P", Pair, LinkedPair)
 
@@ -62,10 +63,8 @@ def prepare_run(
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
     held_out = {part: corpus.held_out(part) for part in HELD_OUT}
     corpus.near = NearDuplicates(pair.source for pairs in held_out.values() for pair in pairs)
-    tokenisers = (
-        Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
-        if start is None
-        else start_tokenisers(start)
+    tokenisers = given_tokenisers(recipe, start) or Tokenisers.train(
+        corpus.training, recipe.tokeniser, seed=recipe.seed
     )
     left_out: Counter[str] = Counter()
     train_pairs = _encode(path / "data" / "train", recipe, corpus, tokenisers, left_out)
@@ -99,6 +98,14 @@ def prepare_run(
     vectors = save_vectors(path, recipe, lambda side: getattr(tokenisers, side), data_folder)
     write_run(path, recipe, about, vectors, start, {} if start is None else start.weights)
     return open_pair_run(path)
+
+
+def given_tokenisers(recipe: PairRecipe, start: Start | None) -> Tokenisers | None:
+    """Those of the run to start from, or of the teacher; None if there is neither."""
+    if start is not None:
+        return start_tokenisers(start)
+    teacher = teacher_of(recipe)
+    return None if teacher is None else open_pair_run(teacher.path).tokenisers()
 
 
 def _encode(

@@ -16,7 +16,13 @@ from heedful.data.tokeniser import TokeniserSettings
 from heedful.evaluation.statistics import check_tokeniser
 from heedful.models import PairSettings
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
+from heedful.runs.settings import (
+    FileSettings,
+    LoopSettings,
+    Recipe,
+    TeacherSettings,
+    VectorSettings,
+)
 from heedful.training.reinforce import ReinforceSettings
 
 
@@ -119,6 +125,23 @@ class TrainingSettings(LoopSettings):
     guided_alignment: GuidedSettings = GuidedSettings()
     reinforce: ReinforceSettings = ReinforceSettings()
     choose_by: Literal["loss", "bleu", "chrf"] = "bleu"
+    consistency: float = Field(0.0, ge=0)
+    """Weight α of the divergence of two passes with different dropout (R-Drop); 0 for one pass."""
+    teacher: TeacherSettings | None = None
+    """The run to distil."""
+
+    @model_validator(mode="after")
+    def _one_comparison(self) -> Self:
+        if self.consistency and self.teacher is not None:
+            raise ValueError(
+                "training.consistency and training.teacher both compare outputs; leave one out"
+            )
+        return self
+
+    @property
+    def compares_outputs(self) -> bool:
+        """Whether the loss compares two outputs for a batch."""
+        return bool(self.consistency) or self.teacher is not None
 
     @property
     def subword_setting(self) -> str | None:
@@ -187,6 +210,13 @@ class PairRecipe(Recipe):
                 "training.guided_alignment needs data.links, the word links to train on"
             )
         rewarded = self.model.learns_by_reward
+        if self.training.compares_outputs and (
+            rewarded or self.data.links is not None or not self.model_generates
+        ):
+            raise ValueError(
+                "training.teacher and training.consistency are for translators that learn by "
+                "cross-entropy alone; leave them out, or data.links and attention by reward"
+            )
         if not rewarded and self.training.reinforce != ReinforceSettings():
             raise ValueError(
                 "training.reinforce needs attention that is trained by reward, such as "

@@ -3,13 +3,15 @@
 Shapes: B rows.
 """
 
-from torch import Tensor
-
+from heedful.basics.device import autocast
 from heedful.data.examples import Rated
 from heedful.evaluation.correlation import correlations
+from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.regression.predictor import Regressor
+from heedful.tasks.texts.rows import RowBatch
 from heedful.tasks.texts.training import LabelTask, read
-from heedful.training.protocol import Sample, Validation
+from heedful.training.distillation import Predicted, wide
+from heedful.training.protocol import Loss, Sample, Validation
 
 
 class RegressionTask(LabelTask[Rated, Regressor]):
@@ -18,10 +20,16 @@ class RegressionTask(LabelTask[Rated, Regressor]):
     The loss is in units of the variance of the training numbers.
     """
 
-    def errors(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed squared error, twice: for the gradient and for the report."""
-        total = (outputs[:, 0].float() - labels).square().sum()
-        return total, total.detach()
+    def predict(self, model: HeadedEncoder, batch: RowBatch) -> Predicted:
+        """The numbers ``[B, 1]``."""
+        with autocast(self.device, self.precision):
+            outputs = model.heads[self.head](model.encoder(batch.rows))
+        return Predicted(wide(outputs), batch.labels)
+
+    def loss_of(self, predicted: Predicted, batch: RowBatch) -> Loss:
+        """The summed squared error."""
+        total = (predicted.logits[:, 0] - predicted.labels).square().sum()
+        return Loss(total, {"loss": total.detach()})
 
     def _measure(self) -> Validation:
         found = self.reader.predict([read(example) for example in self.validation])

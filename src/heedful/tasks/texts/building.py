@@ -1,5 +1,6 @@
 """Builds the model and the training task of a run for single texts."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -9,10 +10,12 @@ from heedful.models import build_encoder
 from heedful.models.encoders import HeadedEncoder
 from heedful.runs.building import build, load, outline
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
+from heedful.runs.run import Run
 from heedful.runs.vectors import load_vectors
+from heedful.tasks.teaching import initial_layers, load_teacher, with_objectives
 from heedful.tasks.texts.part import Training, part_of
 from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
-from heedful.tasks.texts.run import TextRun
+from heedful.tasks.texts.run import TextRun, as_text_run
 from heedful.training.protocol import Task
 
 
@@ -51,7 +54,10 @@ def headed_encoder(run: TextRun) -> HeadedEncoder:
     recipe = cast(EncoderRecipe, run.recipe)
     known = run.facts["vocabulary"]
     encoder = build_encoder(
-        recipe.model, known["size"], sentence_ends=known.get("sentence_ends", [])
+        recipe.model,
+        known["size"],
+        sentence_ends=known.get("sentence_ends", []),
+        separators=known.get("separators", []),
     )
     heads: dict[str, nn.Module] = {}
     for name, head in recipe.heads().items():
@@ -72,7 +78,13 @@ def build_text_task(
     """The training task of a run with a single task."""
     ((name, own),) = run.recipe.parts().items()
     training = training_of(run, model, settings, device, precision)
-    return part_of(own.task).build_part(name, own, training)
+    task = part_of(own.task).build_part(name, own, training)
+    return with_objectives(task, settings, run, _on(device))
+
+
+def _on(device: torch.device) -> Callable[[Run], nn.Module]:
+    """Loads the model of another run for single texts to a device."""
+    return lambda other: load_text_model(as_text_run(other)).to(device)
 
 
 def load_text_start(run: TextRun, model: nn.Module) -> None:
@@ -85,15 +97,23 @@ def load_text_start(run: TextRun, model: nn.Module) -> None:
     """
     if run.facts.get("started_from") is not None:
         point = open_checkpoint(run.start_folder)
+        fresh = getattr(getattr(model, "encoder", None), "fresh_at_start", ())
+        beginnings = ("heads.", *(f"encoder.{name}" for name in fresh))
         own = {
             name: tensor.detach()
             for name, tensor in model.state_dict().items()
-            if name.startswith("heads.")
+            if name.startswith(beginnings)
         }
         load_model_tensors(model, own | point.weights(), point.path)
+    teacher = run.recipe.training.teacher
+    if teacher is not None and teacher.initialise:
+        found = load_teacher(run, teacher, _on(torch.device("cpu")))
+        model.load_state_dict(initial_layers(model, found, teacher.run))
     if run.facts.get("vectors") is None:
         return
-    load_vectors(run.path, {"file": _embedding(model)})
+    encoder = getattr(model, "encoder", model)
+    for table in getattr(encoder, "vector_tables", [_embedding(model)]):
+        load_vectors(run.path, {"file": table})
 
 
 def _embedding(model: nn.Module) -> nn.Embedding:

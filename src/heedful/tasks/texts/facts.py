@@ -9,6 +9,7 @@ class _TextVocabulary(BaseModel):
     size: Size
     fingerprint: str
     sentence_ends: list[Count] = []
+    separators: list[Count] = []
 
 
 class _TextData(BaseModel):

@@ -46,7 +46,7 @@ def encode_rows(
             counts.update(examples=1, windows=len(made), long=len(made) > 1)
             yield from made
 
-    _write(rows(), folder, codecs)
+    write_rows(rows(), folder, codecs)
     if counts["long"]:
         notice(
             f"{counts['long']:,} of {counts['examples']:,} training examples are longer than "
@@ -55,9 +55,10 @@ def encode_rows(
     return {"train": counts["examples"], "windows": counts["windows"]}
 
 
-def _write(
+def write_rows(
     rows: Iterator[tuple[list[int], Any]], folder: Path, codecs: Mapping[str, Codec]
 ) -> None:
+    """Write rows of tokens and labels as a store, whose codecs have these names."""
     with atomic_folder(folder) as beside, StoreWriter(beside, codecs) as writer:
         while chunk := list(islice(rows, _AT_ONCE)):
             parts = zip(codecs, zip(*chunk, strict=True), strict=True)
@@ -75,7 +76,7 @@ def seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
 
 
 def output_layer(
-    layer: Callable[[int, int, float], nn.Module],
+    layer: Callable[[int, int, float, float | None], nn.Module],
     width: int | None,
     labels: int,
     recipe: Any,
@@ -88,4 +89,4 @@ def output_layer(
     """
     if width is None:
         raise UserError(f"model.kind = '{recipe.model.kind}' has no vectors of {what}")
-    return layer(width, labels, recipe.head_dropout)
+    return layer(width, labels, recipe.head_dropout, recipe.head_max_norm)

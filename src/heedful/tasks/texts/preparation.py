@@ -7,7 +7,12 @@ from typing import Any
 
 from heedful.basics.symbols import END
 from heedful.data.examples import Example
-from heedful.data.vocabularies import SavedVocabulary, save_vocabulary, train_vocabulary
+from heedful.data.vocabularies import (
+    SavedVocabulary,
+    save_vocabulary,
+    separators_of,
+    train_vocabulary,
+)
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.runs.start import Start
@@ -21,9 +26,10 @@ from heedful.tasks.preparation import (
     save_vectors,
     write_run,
 )
+from heedful.tasks.teaching import teacher_of
 from heedful.tasks.texts.examples import Examples, check_labels
 from heedful.tasks.texts.part import part_of
-from heedful.tasks.texts.recipe import TextRecipe
+from heedful.tasks.texts.recipe import EncoderRecipe, TextRecipe
 from heedful.tasks.texts.run import as_text_run, write_examples
 
 SENTENCE_ENDS = frozenset(".!?…。！？।")
@@ -78,6 +84,7 @@ def prepare_text_run(
             "size": vocabulary.size,
             "fingerprint": vocabulary.fingerprint(),
             "sentence_ends": _sentence_ends(vocabulary),
+            **({"separators": separators_of(vocabulary)} if _reads_words(recipe) else {}),
         },
     }
     kept = {} if start is None else part_of(recipe.task).kept_weights(start, recipe, labels)
@@ -110,6 +117,9 @@ def _vocabulary(
 ) -> SavedVocabulary:
     if start is not None:
         return as_text_run(start.run).vocabulary()
+    teacher = teacher_of(recipe)
+    if teacher is not None:
+        return as_text_run(teacher).vocabulary()
 
     def texts() -> Iterable[str]:
         for examples in sources.values():
@@ -140,6 +150,11 @@ def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str
             f"{n:,} of {all:,} texts of {examples.name}.{part} are also in the training examples"
         ),
     )
+
+
+def _reads_words(recipe: TextRecipe) -> bool:
+    """Whether the model makes words of characters."""
+    return isinstance(recipe, EncoderRecipe) and recipe.model.reads_words
 
 
 def _sentence_ends(vocabulary: SavedVocabulary) -> list[int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from torch import nn
@@ -13,7 +13,13 @@ from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings, registered
 from heedful.models.bert import BertSettings
 from heedful.models.registry import kind_of
-from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
+from heedful.runs.settings import (
+    FileSettings,
+    LoopSettings,
+    Recipe,
+    TeacherSettings,
+    VectorSettings,
+)
 from heedful.tasks.texts.data import (
     DocumentData,
     ExampleData,
@@ -61,6 +67,23 @@ class TextTrainingSettings(LoopSettings):
         "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
     ] = "linear"
     betas: tuple[float, float] = (0.9, 0.999)
+    consistency: float = Field(0.0, ge=0)
+    """Weight α of the divergence of two passes with different dropout (R-Drop); 0 for one pass."""
+    teacher: TeacherSettings | None = None
+    """The run to distil."""
+
+    @model_validator(mode="after")
+    def _one_comparison(self) -> Self:
+        if self.consistency and self.teacher is not None:
+            raise ValueError(
+                "training.consistency and training.teacher both compare outputs; leave one out"
+            )
+        return self
+
+    @property
+    def compares_outputs(self) -> bool:
+        """Whether the loss compares two outputs for a batch."""
+        return bool(self.consistency) or self.teacher is not None
 
     def layer_rates(self) -> tuple[float, int]:
         return self.layer_decay, self.unfreeze_every or 0
@@ -161,6 +184,8 @@ class EncoderRecipe(TextRecipe):
     """Maximum tokens of a training row, with BEGIN and ENDs; longer examples are split."""
     head_dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout before the output layer of a head."""
+    head_max_norm: float | None = Field(None, gt=0)
+    """The largest norm of a class's weights in the output layer; larger ones are scaled back."""
 
     @field_validator("model", mode="before")
     @classmethod
@@ -186,6 +211,11 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(f"masked tokens need {_kinds_that_fill_masks()}")
         if masked and not self.tokeniser.mask:
             raise ValueError("masked tokens need tokeniser.mask = true")
+        if self.model.reads_words and not self.tokeniser.has_characters:
+            raise ValueError(
+                f"model.kind = '{self.model.kind}' makes words of characters: set tokeniser.kind = "
+                "'characters', or 'bytes' with vocabulary_size = 260 (261 with a mask)"
+            )
         self._training_fits()
         for name, head in self.heads().items():
             self._can_read(name, head)
@@ -201,12 +231,24 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(
                 "training.penalty needs a task of whole texts: classification or regression"
             )
+        if self.training.compares_outputs and self.training.penalty:
+            raise ValueError(
+                "training.penalty watches one pass; leave it out, or training.teacher and "
+                "training.consistency"
+            )
+        if self.training.compares_outputs and "regression" in tasks:
+            raise ValueError(
+                "training.teacher and training.consistency compare probabilities, which a "
+                "regression does not have; leave them out"
+            )
         if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(
                 "[vectors] is for other encoders: a language model has its own embeddings"
             )
         if self.training.label_smoothing and not tasks & {"classification", "tagging"}:
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
+        if self.head_max_norm is not None and tasks == {"masked"}:
+            raise ValueError("head_max_norm is for labels and tags; leave it out")
 
     def _can_read(self, name: str, head: HeadSettings) -> None:
         """Raise ValueError for examples that the model cannot read."""
@@ -338,6 +380,14 @@ class SeveralRecipe(EncoderRecipe):
 
     def table_of(self, name: str) -> str:
         return f"tasks.{name}.data"
+
+    @model_validator(mode="after")
+    def _one_task_compares(self) -> "SeveralRecipe":
+        if self.training.compares_outputs:
+            raise ValueError(
+                "training.teacher and training.consistency are for a single task; leave them out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _is_chosen_by_a_figure(self) -> "SeveralRecipe":

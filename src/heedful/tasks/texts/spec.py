@@ -41,6 +41,8 @@ class TextSpec(TaskSpec):
         {
             *("model.dropout", "model.attention_dropout", "model.ffn_dropout"),
             *("model.language_model.dropout", "model.language_model.attention_dropout"),
+            # What stands above the language models of ELMo.
+            *("model.frozen", "model.mixture", "model.upper_size", "model.word_pooling"),
         }
     )
 

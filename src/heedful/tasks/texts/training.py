@@ -5,6 +5,7 @@ Shapes: B rows, L tokens, C classes, R hops.
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import torch
@@ -25,6 +26,7 @@ from heedful.inference.tagger import Tagger
 from heedful.inference.text_reader import Text
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.tasks.texts.rows import RowBatch, RowBatches, tagged_rows
+from heedful.training.distillation import Predicted, inside, loss_of_logits
 from heedful.training.protocol import Loss, Sample, TaskDefaults, Validation
 
 ExampleT = TypeVar("ExampleT")
@@ -101,26 +103,29 @@ class LabelTask(TaskDefaults, Generic[ExampleT, ReaderT]):
 
         The part ``loss`` is without smoothing; ``overlap`` is the penalty without its weight.
         """
-        watching = watch(self.model, self._hops, keep_gradients=True)
-        with autocast(self.device, self.precision), watching as seen:
-            outputs = self.model.heads[self.head](self.model.encoder(batch.rows))
-            total, exact = self.errors(outputs, batch.labels)
         if not self._hops:
-            return Loss(total, {"loss": exact})
+            return self.loss_of(self.predict(self.model, batch), batch)
+        with watch(self.model, self._hops, keep_gradients=True) as seen:
+            total, parts, _ = self.loss_of(self.predict(self.model, batch), batch)
         overlap = sum(
             (disagreement(calls[0]).sum() for calls in map(seen.__getitem__, self._hops)),
             start=total.new_zeros(()),
         )
         # The penalty is summed over rows, which are also the weight of a batch with hops.
-        return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
+        return Loss(total + self.penalty * overlap, {**parts, "overlap": overlap.detach()})
 
-    def errors(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed loss of the outputs of the head, and what is reported: without smoothing."""
-        chosen, labels = decided(outputs, labels)
-        total = F.cross_entropy(
-            chosen.float(), labels, label_smoothing=self.label_smoothing, reduction="sum"
-        )
-        return total, F.cross_entropy(chosen.detach().float(), labels, reduction="sum")
+    def predict(self, model: HeadedEncoder, batch: RowBatch) -> Predicted:
+        """The logits of the positions with a label."""
+        with autocast(self.device, self.precision):
+            encoded = model.encoder(batch.rows)
+            logits = model.heads[self.head](encoded)
+        found, lengths = encoded.states, batch.rows.lengths
+        states = None if found is None else partial(inside, found, lengths)
+        return Predicted(*decided(logits, batch.labels), states=states)
+
+    def loss_of(self, predicted: Predicted, batch: RowBatch) -> Loss:
+        """Summed cross-entropy; the part ``loss`` is without smoothing."""
+        return loss_of_logits(predicted, self.label_smoothing)
 
     def split(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
         """Split the rows; with a penalty, return the whole batch, because hops are watched."""

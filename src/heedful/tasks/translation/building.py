@@ -2,14 +2,22 @@
 
 import torch
 
+from heedful.basics.errors import UserError
 from heedful.basics.notices import once
 from heedful.data.batching import Batch, StoreBatches
 from heedful.inference.translator import Translator
 from heedful.models import PairModel
-from heedful.tasks.pairs.building import loss_terms, search_options, train_batches
+from heedful.tasks.pairs.building import (
+    load_pair_model,
+    loss_terms,
+    search_options,
+    train_batches,
+)
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.pairs.run import PairRun
+from heedful.tasks.teaching import with_objectives
 from heedful.tasks.translation.training import TranslationTask
+from heedful.training.protocol import Task
 
 
 def build_task(
@@ -19,7 +27,7 @@ def build_task(
     device: torch.device,
     precision: str,
     batches: StoreBatches[Batch] | None = None,
-) -> TranslationTask:
+) -> Task:
     """The task for the training loop.
 
     Args:
@@ -31,8 +39,13 @@ def build_task(
         precision: precision of matrix products in training.
         batches: the training batches; those of the run's pairs if None.
     """
+    if training.compares_outputs and type(model).losses is not PairModel.losses:
+        raise UserError(
+            f"model.kind = '{run.recipe.model.kind}' does not predict from logits; leave out "
+            "training.teacher and training.consistency"
+        )
     evaluation = run.recipe.evaluation
-    return TranslationTask(
+    task = TranslationTask(
         model,
         train_batches(run, training) if batches is None else batches,
         run.pairs("validation"),
@@ -52,3 +65,4 @@ def build_task(
         validation_pairs=evaluation.validation_pairs,
         samples=evaluation.samples,
     )
+    return with_objectives(task, training, run, lambda other: load_pair_model(other).to(device))

@@ -20,6 +20,7 @@ from heedful.inference.batches import source_of, target_in_of, target_out_of
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, Source
 from heedful.tasks.pairs.training import PairTask
+from heedful.training.distillation import Predicted, loss_of_logits, wide
 from heedful.training.protocol import Loss, Sample, Validation
 from heedful.training.terms import (
     TeacherForced,
@@ -92,6 +93,18 @@ class TranslationTask(PairTask[PairModel]):
             return with_terms(
                 loss, self.terms, TeacherForced(batch.target_out, seen, surprise, batch.links)
             )
+
+    def predict(self, model: PairModel, batch: Batch) -> Predicted:
+        """The logits of all target tokens, which are in memory as a whole."""
+        source, real = Source(batch.source, batch.source_lengths), batch.target_out != PAD
+        with autocast(self.device, self.precision):
+            states = model.states(source, batch.target_in)[real]
+            logits = model.logits(states)
+        return Predicted(wide(logits), batch.target_out[real], states=lambda: states)
+
+    def loss_of(self, predicted: Predicted, batch: Batch) -> Loss:
+        """The loss from what the model predicts; see :meth:`loss`."""
+        return loss_of_logits(predicted, self.label_smoothing)
 
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float

@@ -1,0 +1,64 @@
+"""The recipe of a bidirectional language model."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from heedful.basics.limits import MOST_SYMBOLS
+from heedful.basics.settings import Settings
+from heedful.models import EncoderSettings, registered
+from heedful.models.elmo import ElmoSettings
+from heedful.models.registry import kind_of
+from heedful.tasks.texts.data import DocumentData
+from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
+
+
+class BidirectionalHead(Settings):
+    """Predicts each word from the words before it, and from those after it."""
+
+    task: Literal["bidirectional"] = "bidirectional"
+    data: DocumentData
+    words: int = Field(10_000, ge=1, le=MOST_SYMBOLS)
+    """Number of words that are predicted; all others are predicted as one unknown word."""
+
+
+class BidirectionalTraining(TextTrainingSettings):
+    """As all, chosen by loss."""
+
+    choose_by: Literal["loss"] = "loss"
+
+
+class BidirectionalRecipe(EncoderRecipe):
+    """An encoder's pre-training as a language model in each direction."""
+
+    task: Literal["bidirectional"] = "bidirectional"
+    data: DocumentData
+    model: SerializeAsAny[EncoderSettings] = Field(default_factory=lambda: ElmoSettings())
+    words: int = Field(10_000, ge=1, le=MOST_SYMBOLS)
+    """Number of words that are predicted; all others are predicted as one unknown word."""
+    training: BidirectionalTraining = BidirectionalTraining()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _kind_defaults_to_bert(cls, given: Any) -> Any:
+        """The kind is ELMo by default."""
+        return {"kind": "elmo", **given} if isinstance(given, dict) else given
+
+    def heads(self) -> Mapping[str, Any]:
+        return {"bidirectional": BidirectionalHead(data=self.data, words=self.words)}
+
+    @model_validator(mode="after")
+    def _reads_both_ways(self) -> "BidirectionalRecipe":
+        if not self.model.has_directions:
+            kinds = [kind_of(each) for each in registered(EncoderSettings) if each.has_directions]
+            named = " or ".join(f"'{kind}'" for kind in kinds)
+            raise ValueError(
+                f"model.kind = '{self.model.kind}' is not a language model in each direction: "
+                f"task = 'bidirectional' needs model.kind = {named}"
+            )
+        if getattr(self.model, "frozen", False):
+            raise ValueError("model.frozen leaves nothing to pre-train: set it in fine-tuning")
+        if self.data.sentences is not None:
+            raise ValueError("data.sentences is for masked tokens; leave it out")
+        return self
