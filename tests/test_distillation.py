@@ -319,6 +319,23 @@ def test_a_teacher_that_does_not_fit_is_one_line(
     )
 
 
+def test_a_teacher_that_was_trained_again_is_refused(
+    folder: Path, teacher: Callable[[str], Path], tmp_path: Path
+) -> None:
+    shutil.copytree(teacher("classification"), tmp_path / "teacher")
+    table = {"run": str(tmp_path / "teacher")}
+    short = with_training(RECIPES["classification"], teacher=table, max_steps=2, validate_every=2)
+    out = tmp_path / "student"
+    assert train(short, out, data=folder)
+    kept = json.loads((out / "run.json").read_text(encoding="utf-8"))["teacher"]
+    assert kept["run"] == table["run"]
+    shutil.rmtree(tmp_path / "teacher")
+    other = {**with_training(RECIPES["classification"], max_steps=2, validate_every=2), "seed": 9}
+    assert train(other, tmp_path / "teacher", data=folder)
+    with pytest.raises(UserError, match="which has other weights; train in a new folder"):
+        task_of(out, teacher=table)
+
+
 def test_a_run_with_another_vocabulary_is_refused(
     folder: Path, teacher: Callable[[str], Path]
 ) -> None:

@@ -241,7 +241,7 @@ OWN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             "pre_norm": True,
             "norm": "rms",
             "bias": False,
-            "gated_ffn": True,
+            "gated": True,
             "activation": "gelu-tanh",
             "share_positions": True,
             "scale_embeddings": False,
@@ -308,7 +308,7 @@ def test_what_train_makes_by_default_can_be_exported(
 REFUSED = [
     ({"pre_norm": True, "positions": "rotary"}, "model.positions = 'rotary'"),
     ({"pre_norm": True, "tied_embeddings": "output"}, "model.tied_embeddings = 'output'"),
-    ({"pre_norm": True, "gated_ffn": True}, "model.gated_ffn = true"),
+    ({"pre_norm": True, "gated": True}, "model.gated = true"),
     ({"pre_norm": True, "positions": "learned"}, "model.embedding_norm = false"),
     ({"positions": "t5"}, "model.pre_norm = false"),
     ({"pre_norm": True, "attention": {"score": "cosine"}}, "model.attention.score = 'cosine'"),

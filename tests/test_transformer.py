@@ -219,7 +219,7 @@ def test_initial_weights_of_t5_are_those_of_transformers() -> None:
     "given",
     [
         {"embedding_norm": True, "positions": "learned"},
-        {"norm": "rms", "bias": False, "gated_ffn": True, "pre_norm": True, "scale_output": True},
+        {"norm": "rms", "bias": False, "gated": True, "pre_norm": True, "scale_output": True},
         {"positions": "t5", "share_positions": True, "tied_embeddings": "inputs"},
         {"attention": {"head_size": 5}, "heads": 3},
     ],

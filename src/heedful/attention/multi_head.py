@@ -54,6 +54,7 @@ class MultiHeadAttention(Attentive):
         shared_key_value: whether keys and values share one projection (W_k ≡ W_v).
         dropout: share of the weights set to zero in training, in [0, 1).
         bias: whether the projections have a bias.
+        output_bias: whether that of the result has one; default: ``bias``.
 
     Raises:
         TypeError: a part has the wrong class.
@@ -89,6 +90,7 @@ class MultiHeadAttention(Attentive):
         shared_key_value: bool = False,
         dropout: float = 0.0,
         bias: bool = True,
+        output_bias: bool | None = None,
     ) -> None:
         super().__init__(score, normalize, positions, dropout, mixing, mask)
         key_heads = heads if key_heads is None else key_heads
@@ -109,8 +111,9 @@ class MultiHeadAttention(Attentive):
         self.value_projection = (
             None if shared_key_value else nn.Linear(value_dim, key_heads * self.head_dim, bias=bias)
         )
+        last = bias if output_bias is None else output_bias
         self.output_projection = (
-            nn.Linear(heads * self.head_dim, dim, bias=bias) if aggregate == "projection" else None
+            nn.Linear(heads * self.head_dim, dim, bias=last) if aggregate == "projection" else None
         )
         self._reset()
 

@@ -35,7 +35,9 @@ Role = Literal["self", "causal", "cross"]
 """What a module attends to: its own text, its own text up to the query, or another text."""
 
 
-_OF_STATE = ("kind", "feature_map", "convolution", "heads")
+Bias = Literal["all", "query-key-value", "none"]
+
+_OF_STATE = ("kind", "feature_map", "convolution", "heads", "bias")
 """The settings of linear attention and of the delta rule."""
 
 _NAMES = {"linear": "linear attention", "delta": "the delta rule", "gated-delta": "the delta rule"}
@@ -84,6 +86,9 @@ class AttentionSettings(Settings):
     """How the scores or weights of the heads are combined."""
     gate: Literal["none", "element", "head"] | None = None
     """Whether each element of a head's context, or each head, has a gate."""
+    bias: Bias | None = None
+    """Which projections have a bias: those of queries, keys, values and the result, all but the
+    last, or none; by default, as the model's linear maps."""
 
     def over(self, base: "AttentionSettings") -> "AttentionSettings":
         """These settings, and those of ``base`` where they are not given.
@@ -145,7 +150,7 @@ class AttentionSettings(Settings):
         if dim % heads:
             raise ValueError(f"hidden_size {dim} is not a multiple of heads {heads}")
         chosen, width = self.feature_map, dim // heads
-        sizes: dict[str, Any] = {"convolution": self.convolution or 0, "bias": bias}
+        sizes: dict[str, Any] = {"convolution": self.convolution or 0, "bias": self._all(bias)}
         if self.kind == "linear":
             chosen = chosen or EluPlusOne.Settings()
             if chosen.may_be_negative:
@@ -194,7 +199,7 @@ class AttentionSettings(Settings):
             return self._latent(dim, role, key_dim=key_dim, bias=bias, max_length=max_length)
         if self.rotary_size is not None and self.latent_size is None:
             raise ValueError("rotary_size is a setting of latent attention: set latent_size, too")
-        heads, key_heads = self.heads or 1, self.key_value_heads
+        heads = self.heads or 1
         maps = 2 * heads if self.mixing == "differential" else heads
         width, of_self = self._width(dim, maps), role != "cross"
         score, normalizer = self._score_and_normalizer(max_length)
@@ -210,19 +215,35 @@ class AttentionSettings(Settings):
             "query_key_norm": self._norm(width),
             "gate": self._gate(dim, heads),
             "dropout": self.dropout or 0.0,
-            "bias": bias,
         }
         if not score.reads_keys:
             _refuse_parts_of_keys(score, parts)
         self._check_selection(role, parts["score"], width)
+        return self._with_parts(dim, layer, bias, width, parts)
+
+    def _with_parts(
+        self, dim: int, layer: int, bias: bool, width: int, parts: dict[str, Any]
+    ) -> MultiHeadAttention:
+        """The module with its parts, except those that depend on how its heads are combined."""
+        heads, key_heads = self.heads or 1, self.key_value_heads
         if self.mixing == "differential":
             if self.join not in (None, "projection"):
                 raise ValueError("differential attention joins its heads by a projection only")
+            parts["bias"] = self._all(bias)
             return DifferentialAttention(dim, heads, layer, key_heads=key_heads, **parts)
+        inner = bias if self.bias is None else self.bias != "none"
         mixing = TalkingHeads(heads) if self.mixing == "talking-heads" else None
-        join = self.join or "projection"
-        parts |= {"head_dim": width, "mixing": mixing, "aggregate": join}
-        return MultiHeadAttention(dim, heads, key_heads=key_heads, **parts)
+        return MultiHeadAttention(
+            dim,
+            heads,
+            key_heads=key_heads,
+            mixing=mixing,
+            aggregate=self.join or "projection",
+            bias=inner,
+            output_bias=inner and self.bias != "query-key-value",
+            head_dim=width,
+            **parts,
+        )
 
     def _width(self, dim: int, maps: int) -> int:
         """The width of a head of so many."""
@@ -244,6 +265,15 @@ class AttentionSettings(Settings):
                     f"head_size needs {key} = '{value}', not '{getattr(self, key)}': the width of "
                     "these heads follows from hidden_size"
                 )
+
+    def _all(self, bias: bool) -> bool:
+        """Whether all projections have a bias, in attention that has no choice for each."""
+        if self.bias == "query-key-value":
+            raise ValueError(
+                "attention.bias = 'query-key-value' is for standard attention without latent_size "
+                "and differential heads; choose 'all' or 'none'"
+            )
+        return bias if self.bias is None else self.bias == "all"
 
     def _latent(
         self, dim: int, role: Role, *, key_dim: int | None, bias: bool, max_length: int | None
@@ -274,7 +304,7 @@ class AttentionSettings(Settings):
             gate=self._gate(dim, heads),
             mask=None if role == "cross" or self.mask is None else self.mask.build(),
             dropout=self.dropout or 0.0,
-            bias=bias,
+            bias=self._all(bias),
         )
 
     def _rotary(self, width: int, heads: int) -> Rotary | None:

@@ -176,5 +176,7 @@ def _inexpressible(module: Heads) -> list[str]:
         f"aggregate '{module.aggregate}', only the projection": module.output_projection
         is not None,
         "shared_key_value": module.value_projection is not None,
+        "biases of some projections only": module.output_projection is None
+        or (module.query_projection.bias is None) == (module.output_projection.bias is None),
     }
     return [what for what, fits in checks.items() if not fits]

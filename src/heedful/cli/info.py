@@ -1,25 +1,38 @@
-"""``heedful info``: the model, the training data and the scores of a run."""
+"""``heedful info``: the model, the training data and the scores of a run; a size on paper."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from heedful.basics.errors import UserError
 from heedful.cli.commands import add_command
+
+_ON_PAPER = "Size on paper"
+
+
+def _option(name: str, text: str) -> typer.models.OptionInfo:
+    found: typer.models.OptionInfo = typer.Option(name, help=text, rich_help_panel=_ON_PAPER)
+    return found
 
 
 @dataclass(frozen=True)
 class Info:
-    """Show the model, the training data and the scores of a run.
+    """Show the model, the training data and the scores of a run, or a size on paper.
+
+    --size computes, without allocating a model: parameters, memory, FLOPs, and the time and cost
+    of a training.
 
     Example:
 
         heedful info runs/en-de
+
+        heedful info --size gpt3-175b --card a100 --cards 1024 --mfu 0.45 --price 2
     """
 
-    run: Annotated[Path, typer.Argument(help="The run.")]
+    run: Annotated[Path | None, typer.Argument(help="The run.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     accept_changes: Annotated[
         bool,
@@ -28,13 +41,43 @@ class Info:
             help="Accept the run's files as they are now: record new hashes.",
         ),
     ] = False
+    size: Annotated[
+        str | None, _option("--size", "A size of the literature, such as gpt2-small, or a recipe.")
+    ] = None
+    batch: Annotated[int, _option("--batch", "Sequences that are computed at once.")] = 1
+    length: Annotated[int | None, _option("--length", "Tokens of a sequence.")] = None
+    tokens: Annotated[float | None, _option("--tokens", "Tokens of the training.")] = None
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"],
+        _option("--precision", "Precision of products and activations."),
+    ] = "bfloat16"
+    checkpointing: Annotated[
+        bool, _option("--checkpointing", "Layers keep their inputs only and are computed twice.")
+    ] = False
+    mfu: Annotated[float, _option("--mfu", "Model FLOPs utilisation, above 0, at most 1.")] = 0.4
+    card: Annotated[
+        str | None, _option("--card", "The card, for the time, such as a100 or h100.")
+    ] = None
+    flops_per_second: Annotated[
+        float | None, _option("--flops-per-second", "Its FLOP/s at most, instead of --card.")
+    ] = None
+    cards: Annotated[int, _option("--cards", "The number of cards.")] = 1
+    price: Annotated[
+        float | None, _option("--price", "Price of a card for an hour, for the cost.")
+    ] = None
 
 
 def _run(options: Info) -> None:
     """Run the command."""
+    if (options.run is None) == (options.size is None):
+        raise UserError("give either a run or --size NAME")
+    if options.size is not None:
+        _print_size(options, options.size)
+        return
     from heedful.runs.opening import accept_changes as accept
     from heedful.runs.summary import describe_run, summarise_run
 
+    assert options.run is not None
     if options.accept_changes:
         accept(options.run)
     summary = summarise_run(options.run)
@@ -43,6 +86,47 @@ def _run(options: Info) -> None:
         if options.as_json
         else describe_run(summary)
     )
+
+
+def _print_size(options: Info, name: str) -> None:
+    from heedful.tasks.size_on_paper import Assumptions, describe_size, size_on_paper
+
+    for option in ("batch", "length", "tokens", "flops_per_second", "cards", "price"):
+        value = getattr(options, option)
+        if value is not None and not 0 < value < float("inf"):
+            raise UserError(f"--{option.replace('_', '-')} {value:g}: expected a number above 0")
+    if not 0 < options.mfu <= 1:
+        raise UserError(f"--mfu {options.mfu:g}: expected a number above 0, at most 1")
+    found = size_on_paper(
+        name,
+        Assumptions(
+            batch=options.batch,
+            length=options.length,
+            tokens=None if options.tokens is None else round(options.tokens),
+            precision=options.precision,
+            checkpointing=options.checkpointing,
+            mfu=options.mfu,
+            speed=_speed(options),
+            cards=options.cards,
+            price=options.price,
+        ),
+    )
+    print(
+        json.dumps(found, ensure_ascii=False, indent=1) if options.as_json else describe_size(found)
+    )
+
+
+def _speed(options: Info) -> float | None:
+    """The FLOP/s of a card at most, if given."""
+    from heedful.tasks.size_on_paper import CARDS
+
+    if options.card is None:
+        return options.flops_per_second
+    if options.flops_per_second is not None:
+        raise UserError("give either --card or --flops-per-second")
+    if options.card not in CARDS:
+        raise UserError(f"--card {options.card}: known are {', '.join(CARDS)}")
+    return CARDS[options.card]
 
 
 def register(app: typer.Typer) -> None:

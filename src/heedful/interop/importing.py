@@ -16,7 +16,7 @@ from heedful.interop import encoders
 from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
 from heedful.interop.pair_models import read_pair_model
-from heedful.interop.texts import ImportedText, read_gpt
+from heedful.interop.texts import ImportedText, read_gpt, read_llama
 from heedful.interop.translators import Imported as ImportedPairs
 from heedful.interop.translators import read_marian
 from heedful.interop.xlnet import read_xlnet
@@ -142,12 +142,19 @@ def _read_xlnet(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
     return _of_text(read_xlnet(folder, config, pairs=pairs))
 
 
+def _read_llama(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_text(read_llama(folder, config))
+
+
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
     **dict.fromkeys(encoders.LAYOUTS, _read_encoder),
     **dict.fromkeys(("bart", "mbart", "pegasus", "t5"), _read_pair_model),
     "gpt2": _read_gpt,
+    "llama": _read_llama,
     "marian": _read_marian,
     "xlnet": _read_xlnet,
+    "mistral": _read_llama,
+    "qwen2": _read_llama,
 }
 """``model_type`` of ``config.json`` → function that reads a folder; its last argument: pairs."""
 

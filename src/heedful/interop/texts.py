@@ -1,4 +1,4 @@
-"""Converts GPT-2 models to runs, and runs to such models; and parts for all single texts."""
+"""Converts language models to runs, and runs to such models; and parts for all single texts."""
 
 import json
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 from torch import Tensor
 
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.imported_vocabulary import ImportedVocabulary, count_rows
 from heedful.data.tokeniser_files import find_special, read_files
@@ -15,7 +16,7 @@ from heedful.data.vocabularies import SavedVocabulary, VocabularySettings
 from heedful.interop.exported import GENERATION, Exported, as_json
 from heedful.interop.fields import MOST_ROWS, Fields
 from heedful.interop.folder import CONFIG, read_weights
-from heedful.interop.layouts import gpt
+from heedful.interop.layouts import gpt, llama
 from heedful.interop.layouts.entries import Places
 from heedful.interop.own_vocabularies import tokeniser_files
 from heedful.interop.tokeniser_class import check_tokeniser
@@ -50,6 +51,26 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
     settings = gpt.settings_of(config, f"{where}/{CONFIG}")
     vocabulary = read_vocabulary(folder, config, encoder=False)
     weights = gpt.import_tensors(read_weights(folder), settings, vocabulary.places, where)
+    return _language_model(where, settings, vocabulary, weights)
+
+
+def read_llama(folder: Path, config: dict[str, Any]) -> ImportedText:
+    """The recipe, vocabulary and weights of a Llama, Mistral or Qwen 2.
+
+    Raises:
+        UserError: as for :func:`read_gpt`.
+    """
+    where = str(folder)
+    vocabulary = read_vocabulary(folder, config, encoder=False)
+    begin = vocabulary.places[BEGIN] is not None
+    settings = llama.settings_of(config, f"{where}/{CONFIG}", begin=begin)
+    weights = llama.import_tensors(read_weights(folder), settings, vocabulary.places, where)
+    return _language_model(where, settings, vocabulary, weights)
+
+
+def _language_model(
+    where: str, settings: GptSettings, vocabulary: ImportedVocabulary, weights: dict[str, Tensor]
+) -> ImportedText:
     recipe = LanguageRecipe(
         data=DocumentData(train=[where]),
         tokeniser=vocabulary_settings(vocabulary),
@@ -92,7 +113,7 @@ def labels_of(config: Mapping[str, Any], count: int, where: str) -> list[str]:
 
 
 def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
-    """Export a language model's run as a GPT-2.
+    """Export a language model's run: as a GPT-2; with RMS norm as a Llama, Mistral or Qwen 2.
 
     Args:
         run: the run, whose model is a ``gpt``.
@@ -103,25 +124,33 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
         UserError: the layout does not support the model; the message gives the reason.
     """
     settings = cast(GptSettings, cast(LanguageRecipe, run.recipe).model)
+    layout = llama if settings.norm == "rms" else gpt
+    imported = (run.facts.get("imported") or {}).get("layout")
     try:
-        config = gpt.config_of(settings)
+        config = gpt.config_of(settings) if layout is gpt else llama.config_of(settings, imported)
     except UserError as error:
         raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
     vocabulary = run.vocabulary()
     places, special = places_and_special(vocabulary)
     end = special[END]
+    begin = special[BEGIN] if settings.begin else end
     config |= {
         "vocab_size": count_rows(places),
-        "bos_token_id": end,
+        "bos_token_id": begin,
         "eos_token_id": end,
         "pad_token_id": special[PAD],
     }
     files = vocabulary_files(run, vocabulary, settings.max_length, around=False)
+    if config["model_type"] == "qwen2" and not isinstance(vocabulary, ImportedVocabulary):
+        notice(
+            f"{run.path}: AutoTokenizer uses Qwen 2's own rules for this layout, not these; load "
+            "the tokeniser with PreTrainedTokenizerFast.from_pretrained"
+        )
     never = [[row] for row in special[:END] if row is not None]
-    generation: dict[str, Any] = {"bos_token_id": end, "eos_token_id": end}
+    generation: dict[str, Any] = {"bos_token_id": begin, "eos_token_id": end}
     generation |= {"bad_words_ids": never} if never else {}
     files[GENERATION] = as_json(generation)
-    return Exported(config, gpt.export_tensors(weights, settings, places), files)
+    return Exported(config, layout.export_tensors(weights, settings, places), files)
 
 
 def places_and_special(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:

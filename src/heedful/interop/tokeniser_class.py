@@ -12,12 +12,19 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.data.tokeniser_files import family_of, read_tokeniser_settings, read_tokenizer
+from heedful.data.tokenizer_json import QWEN2
 
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use ``tokenizer.json`` unchanged."""
 _CLASSES = {
     "wordpiece": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
-    "bytes": ("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer"),
+    "bytes": (
+        "GPT2Tokenizer",
+        "RobertaTokenizer",
+        "BartTokenizer",
+        "Qwen2Tokenizer",
+        "LlamaTokenizer",
+    ),
     "unigram": ("XLMRobertaTokenizer", "AlbertTokenizer", "T5Tokenizer", "PegasusTokenizer"),
 }
 _USUAL = {
@@ -30,6 +37,8 @@ _USUAL = {
 _UNKNOWN_IDS = {"XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "T5Tokenizer": 2}
 """Unigram class → its fixed number of the unknown piece; Pegasus looks for the piece."""
 _REPLACED = {" {2,}": "Replace of spaces", r"\n": "Replace of line feeds"}
+_NEEDS_FILE = ("llama", "mistral", "qwen2")
+"""Values of ``model_type`` whose tokenisers are not built from vocab.json and merges.txt here."""
 _NORMALIZER = {
     "do_lower_case": ("lowercase", True),
     "strip_accents": ("strip_accents", None),
@@ -54,10 +63,15 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
     named = settings.get("tokenizer_class") or config.get("tokenizer_class")
-    if named is None and family == "unigram":
-        named = _USUAL.get(str(config.get("model_type")), "XLMRobertaTokenizer")
-    known = _CLASSES[family]
-    if named in _GENERIC:
+    known, kind = _CLASSES[family], config.get("model_type")
+    if named is None and family == "unigram" and kind not in _NEEDS_FILE:
+        named = _USUAL.get(str(kind), "XLMRobertaTokenizer")
+    if kind in _NEEDS_FILE and "tokenizer.json" not in files:
+        raise UserError(f"{where}: there is no tokenizer.json, which model_type = '{kind}' needs")
+    steps = json.loads(tokenizer.to_str())
+    if kind == "qwen2":  # AutoTokenizer uses Qwen2Tokenizer, whatever the files name
+        _check_qwen2(steps, where)
+    if named in _GENERIC or (named is None and kind in _NEEDS_FILE):
         return
     if named is not None and str(named).removesuffix("Fast") not in known:
         raise UserError(
@@ -66,7 +80,8 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
         )
     if "tokenizer.json" not in files:
         return  # the tokeniser is built from these settings
-    steps = json.loads(tokenizer.to_str())
+    if str(named).removesuffix("Fast") == "LlamaTokenizer":
+        return  # with a byte-level tokenizer.json, AutoTokenizer uses the file unchanged
     if family == "wordpiece":
         _check_normalizer(steps["normalizer"] or {}, settings, where)
     elif family == "bytes":
@@ -83,6 +98,17 @@ def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], wher
         if wanted != found:
             external = f"{setting} = {json.dumps(wanted)}"
             raise _differ(where, external, f"normalizer.{field} = {json.dumps(found)}")
+
+
+def _check_qwen2(steps: Mapping[str, Any], where: str) -> None:
+    """Raise UserError unless texts are normalized and split as the class does it."""
+    normalizer = (steps["normalizer"] or {}).get("type")
+    if normalizer != "NFC":
+        raise _differ(where, "NFC", f"normalizer {normalizer or 'null'}")
+    inner = steps["pre_tokenizer"].get("pretokenizers", [steps["pre_tokenizer"]])
+    split = {"type": "Split", "pattern": {"Regex": QWEN2}, "behavior": "Isolated", "invert": False}
+    if len(inner) != 2 or inner[0] != split or inner[1].get("use_regex", True):
+        raise _differ(where, "Qwen 2's regular expression", "another pre_tokenizer")
 
 
 def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:

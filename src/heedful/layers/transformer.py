@@ -2,7 +2,9 @@
 
 Vaswani et al. 2017, "Attention Is All You Need", section 3.1 and 3.3. Post-norm as there,
 ``norm(x + sublayer(x))``; pre-norm, ``x + sublayer(norm(x))``, trains without warm-up when deep
-(Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture").
+(Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture"). RMS norm: Zhang,
+Sennrich 2019, "Root Mean Square Layer Normalization", equation 4. Gated feed-forward networks:
+Shazeer 2020, "GLU Variants Improve Transformer", section 2.
 Shapes: B batch, L positions, D width.
 """
 
@@ -21,7 +23,7 @@ from heedful.layers.caches import Cache, LayerCaches, SumCache
 from heedful.layers.dropout import Dropout
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
-NormKind = Literal["layer", "rms"]
+Norm = Literal["layer", "rms"]
 
 
 def activate(hidden: Tensor, activation: Activation) -> Tensor:
@@ -37,23 +39,6 @@ def activate(hidden: Tensor, activation: Activation) -> Tensor:
     return F.gelu(hidden, approximate="tanh" if activation == "gelu-tanh" else "none")
 
 
-def build_norm(kind: NormKind, dim: int, epsilon: float = 1e-5, bias: bool = True) -> nn.Module:
-    """A normalization of vectors ``[.., D]``.
-
-    Layer normalization (Ba et al. 2016); or division by the root mean square, which has no mean and
-    no bias (Zhang and Sennrich 2019).
-
-    Args:
-        kind: which of the two.
-        dim: D.
-        epsilon: is added to the variance or to the mean square.
-        bias: whether a layer norm has a bias.
-    """
-    if kind == "rms":
-        return nn.RMSNorm(dim, eps=epsilon)
-    return nn.LayerNorm(dim, eps=epsilon, bias=bias)
-
-
 class BlockOptions(NamedTuple):
     """Options that all blocks of a Transformer share."""
 
@@ -67,16 +52,23 @@ class BlockOptions(NamedTuple):
     activation: Activation = "relu"
     norm_epsilon: float = 1e-5
     bias: bool = True
-    norm: NormKind = "layer"
+    norm: Norm = "layer"
     gated: bool = False
     """Whether the feed-forward network has a gate."""
+
+
+def build_norm(options: BlockOptions) -> nn.Module:
+    """The norm of vectors ``[.., D]``: ``g ⊙ (x − mean(x)) / √(var(x) + ε) + b``, or RMS norm,
+    ``g ⊙ x / √(mean(x²) + ε)``."""
+    if options.norm == "rms":
+        return nn.RMSNorm(options.dim, eps=options.norm_epsilon)
+    return nn.LayerNorm(options.dim, eps=options.norm_epsilon, bias=options.bias)
 
 
 class FeedForward(nn.Module):
     """``W₂ φ(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3, φ = ReLU).
 
-    With a gate, ``W₂ (φ(W₁ h + b₁) ⊙ (W₃ h + b₃)) + b₂`` (Shazeer 2020, "GLU Variants Improve
-    Transformer", equation 6).
+    With a gate, ``W₂ (φ(W h + b) ⊙ (W₁ h + b₁)) + b₂`` (Shazeer 2020, equation 6).
     """
 
     def __init__(self, options: BlockOptions) -> None:
@@ -89,25 +81,28 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(options.inner_dropout)
         self.activation: Activation = options.activation
         for part in (self.expand, self.contract, self.gate):
-            if part is not None:
-                nn.init.xavier_uniform_(part.weight)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
+            if part is None:
+                continue
+            nn.init.xavier_uniform_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        inner = activate(self.expand(hidden), self.activation)
-        if self.gate is not None:
-            inner = inner * self.gate(hidden)
+        inner: Tensor = self.expand(hidden)
+        if self.gate is None:
+            inner = activate(inner, self.activation)
+        else:
+            inner = activate(self.gate(hidden), self.activation) * inner
         result: Tensor = self.contract(self.dropout(inner))
         return result
 
 
 class Residual(nn.Module):
-    """The wrapper of a sublayer: residual connection, layer norm, dropout on its output."""
+    """The wrapper of a sublayer: residual connection, norm, dropout on its output."""
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
-        self.norm = build_norm(options.norm, options.dim, options.norm_epsilon, options.bias)
+        self.norm = build_norm(options)
         self.dropout = Dropout(options.dropout)
         self.pre_norm = options.pre_norm
 

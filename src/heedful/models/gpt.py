@@ -3,7 +3,9 @@
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training" (GPT-1, norms
 after each sublayer), and Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"
 (GPT-2, section 2.3: norms before each sublayer and after the last). With their vocabularies GPT-1
-has 116,534,784 parameters and the smallest GPT-2 124,439,808.
+has 116,534,784 parameters and the smallest GPT-2 124,439,808. With rotary positions, RMS norm, a
+gated feed-forward network and no biases it is the decoder of Touvron et al. 2023, "LLaMA: Open and
+Efficient Foundation Language Models", section 2.2.
 Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
 """
 
@@ -18,10 +20,17 @@ from heedful.attention.masks import causal
 from heedful.attention.positions import PositionSettings
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.symbols import PAD
+from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
-from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, layer_caches
+from heedful.layers.transformer import (
+    Activation,
+    BlockOptions,
+    EncoderLayer,
+    Norm,
+    build_norm,
+    layer_caches,
+)
 from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.registry import LanguageSettings, register_model
@@ -41,8 +50,30 @@ SIZES: dict[str, dict[str, Any]] = {
     "medium": {"layers": 24, "hidden_size": 1024, "ffn_size": 4096, "heads": 16},
     "large": {"layers": 36, "hidden_size": 1280, "ffn_size": 5120, "heads": 20},
     "xl": {"layers": 48, "hidden_size": 1600, "ffn_size": 6400, "heads": 25},
+    **{
+        f"gpt3-{name}": {
+            "layers": layers,
+            "hidden_size": dim,
+            "ffn_size": 4 * dim,
+            "heads": heads,
+            "max_length": 2048,
+        }
+        for name, layers, dim, heads in (
+            ("small", 12, 768, 12),
+            ("medium", 24, 1024, 16),
+            ("large", 24, 1536, 16),
+            ("xl", 24, 2048, 16),
+            ("2.7b", 32, 2560, 32),
+            ("6.7b", 32, 4096, 32),
+            ("13b", 40, 5120, 40),
+            ("175b", 96, 12288, 96),
+        )
+    },
 }
-"""Small to xl are GPT-2's (Radford et al. 2019, table 2)."""
+"""Small to xl are GPT-2's (Radford et al. 2019, table 2), the last eight GPT-3's (Brown et al.
+2020, table 2.1). That table has 24 heads of 128 for the width 2,048, and the width 5,140 for 40
+heads of 128; 16 heads and 5,120 give the numbers of parameters of its table D.1. Every second layer
+of GPT-3 has windows, which these sizes do not set."""
 
 _STD = 0.02
 
@@ -56,7 +87,25 @@ class GptSettings(LanguageSettings):
         "tied": "tied_embeddings",
     }
     kind: Literal["gpt"] = "gpt"
-    size: Literal["tiny", "gpt-1", "small", "medium", "large", "xl"] | None = None
+    size: (
+        Literal[
+            "tiny",
+            "gpt-1",
+            "small",
+            "medium",
+            "large",
+            "xl",
+            "gpt3-small",
+            "gpt3-medium",
+            "gpt3-large",
+            "gpt3-xl",
+            "gpt3-2.7b",
+            "gpt3-6.7b",
+            "gpt3-13b",
+            "gpt3-175b",
+        ]
+        | None
+    ) = None
     layers: int = Field(ge=1, le=MOST_LAYERS)
     hidden_size: int = Field(ge=1, le=MOST_WIDTH)
     ffn_size: int = Field(ge=1, le=MOST_WIDTH)
@@ -73,11 +122,16 @@ class GptSettings(LanguageSettings):
     activation: Activation = "gelu-tanh"
     bias: bool = True
     """Whether linear maps and layer norms have a bias."""
+    norm: Norm = "layer"
+    gated: bool = False
+    """Whether the feed-forward network has a gate."""
     norm_epsilon: float = Field(1e-5, gt=0)
     tied_embeddings: bool = True
     """Whether the output matrix is the token embedding."""
     output_bias: bool = False
     """Whether logits have a fixed bias that is not trained; zeros unless loaded."""
+    begin: bool = False
+    """Whether the model reads BEGIN, instead of END, where a document begins."""
     attention: PartAttentionSettings = PartAttentionSettings()
 
     @model_validator(mode="before")
@@ -114,6 +168,8 @@ class GptSettings(LanguageSettings):
             activation=self.activation,
             norm_epsilon=self.norm_epsilon,
             bias=self.bias,
+            norm=self.norm,
+            gated=self.gated,
         )
 
 
@@ -141,9 +197,14 @@ class GptEmbeddings(nn.Module):
         self.tokens = nn.Embedding(vocabulary, settings.hidden_size, padding_idx=PAD)
         self.positions = settings.positions.build_added(settings.hidden_size, settings.max_length)
         self.dropout = Dropout(settings.dropout)
+        self.begin = settings.begin
+
+    def symbols(self, tokens: Tensor) -> Tensor:
+        """The tokens that are read, with one symbol for the beginning of a document."""
+        return tokens.masked_fill(tokens == END, BEGIN) if self.begin else boundary(tokens)
 
     def forward(self, tokens: Tensor, first: int) -> Tensor:
-        embedded = self.positions(self.tokens(boundary(tokens)), first)
+        embedded = self.positions(self.tokens(self.symbols(tokens)), first)
         result: Tensor = self.dropout(embedded)
         return result
 
@@ -170,18 +231,17 @@ class Gpt(LanguageModel):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        dim = settings.hidden_size
         self.embeddings = GptEmbeddings(settings, vocabulary)
         self.layers = nn.ModuleList(
             EncoderLayer(settings.blocks, own, causal=True, number=number)
             for number, own in enumerate(settings.attention_of_layers(), 1)
         )
-        self.norm = (
-            nn.LayerNorm(dim, eps=settings.norm_epsilon, bias=settings.bias)
-            if settings.pre_norm
-            else nn.Identity()
+        self.norm = build_norm(settings.blocks) if settings.pre_norm else nn.Identity()
+        self.output = (
+            None
+            if settings.tied_embeddings
+            else nn.Linear(settings.hidden_size, vocabulary, bias=False)
         )
-        self.output = None if settings.tied_embeddings else nn.Linear(dim, vocabulary, bias=False)
         bias = torch.zeros(vocabulary) if settings.output_bias else None
         self.register_buffer("bias", bias)
         self._reset()

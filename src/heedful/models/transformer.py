@@ -263,9 +263,7 @@ class Transformer(PairModel):
 
 
 def _norm(settings: TransformerSettings, present: bool) -> nn.Module:
-    if not present:
-        return nn.Identity()
-    return build_norm(settings.norm, settings.hidden_size, settings.norm_epsilon, settings.bias)
+    return build_norm(settings.block_options()) if present else nn.Identity()
 
 
 def _share_positions(layers: nn.ModuleList) -> None:

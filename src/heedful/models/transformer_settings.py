@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from heedful.attention.positions import PositionSettings
 from heedful.attention.settings import AttentionSettings, Role
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.layers.transformer import Activation, BlockOptions, NormKind
+from heedful.layers.transformer import Activation, BlockOptions, Norm
 from heedful.models.attention_settings import PairAttentionSettings, check_layers, without_added
 from heedful.models.registry import PairSettings
 
@@ -52,12 +52,12 @@ class TransformerSettings(PairSettings):
     activation: Activation = "relu"
     scale_embeddings: bool = True
     """Whether embeddings are multiplied by √hidden_size, as in the paper."""
-    norm: NormKind = "layer"
+    norm: Norm = "layer"
     """``rms`` divides by the root mean square, without a mean and a bias, as T5 does."""
     norm_epsilon: float = Field(1e-5, gt=0, lt=1)
     bias: bool = True
     """Whether the linear maps and norms of the layers have biases."""
-    gated_ffn: bool = False
+    gated: bool = False
     """Whether the feed-forward network has a gate."""
     embedding_norm: bool = False
     """Whether embeddings with their positions are normalized, as in BART."""
@@ -135,7 +135,7 @@ class TransformerSettings(PairSettings):
             self.norm_epsilon,
             self.bias,
             self.norm,
-            self.gated_ffn,
+            self.gated,
         )
 
 

@@ -13,6 +13,8 @@ Size = Annotated[int, Field(ge=1, le=MOST_SYMBOLS + 5, strict=True)]
 
 
 class _Start(BaseModel):
+    """Another run, and the hash of the weights of its chosen checkpoint."""
+
     run: str
     checkpoint: str
     weights: str
@@ -29,6 +31,7 @@ class Facts(BaseModel):
 
     made_with: dict[str, Any]
     started_from: _Start | None = None
+    teacher: _Start | None = None
     imported: _Imported | None = None
     vectors: dict[str, Any] | None = None
 

@@ -20,6 +20,7 @@ from heedful.runs.run import FORMAT, Run
 from heedful.runs.settings import FileSettings
 from heedful.runs.start import Start, versions_and_machine
 from heedful.runs.vectors import VectorFile, vector_hashes, write_vectors
+from heedful.tasks.teaching import facts_of_teacher
 
 HELD_OUT = ("validation", "test")
 Files = dict[str, list[str]]
@@ -173,6 +174,7 @@ def write_run(
         **about,
         "vectors": vectors,
         "started_from": None if start is None else start.facts,
+        "teacher": facts_of_teacher(recipe),
     }
     if start is not None:
         state = {"step": 0, "validation": {}}

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from heedful.evaluation.outcome import Evaluation
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
+    from heedful.tasks.sketch import PaperSize, Sketch
 
 __all__ = [
     "Command",
@@ -274,6 +276,22 @@ class TaskSpec(Kind, ServerSpec):
     exporters: Mapping[str, Mapping[str, str]] = {}
     """Format (``huggingface`` or ``ctranslate2``) → ``model.kind`` → layout in
     :mod:`heedful.interop`."""
+
+    # Sizes on paper
+
+    paper_sizes: "Mapping[str, PaperSize]" = MappingProxyType({})
+    """Name → a size of the literature, for ``heedful info --size``."""
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        """The recipe's model and a training step on the device ``meta``.
+
+        Raises:
+            UserError: the task has none.
+        """
+        raise UserError(
+            f"a recipe for {self.name} has no size on paper; language models, encoders of texts "
+            "and models for pairs of texts have one"
+        )
 
     # Evaluation
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
+from heedful.runs.checkpoints import MODEL
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.runs.settings import Recipe, TeacherSettings
@@ -73,6 +74,13 @@ def load_teacher(
     """
     teacher = open_run(settings.run)
     require_fitting(run, teacher)
+    known, now = run.facts.get("teacher"), facts_of(teacher)
+    if known is not None and known["weights"] != now["weights"]:
+        raise UserError(
+            f"{run.path} was started with the teacher {known['run']} at {known['checkpoint']}, but "
+            f"{teacher.path} now chooses {now['checkpoint']}, which has other weights; train in a "
+            "new folder, or give back the teacher's weights"
+        )
     with torch.random.fork_rng(devices=[]):
         return load(teacher)
 
@@ -96,6 +104,19 @@ def teacher_of(recipe: Recipe) -> Run | None:
                 f"{teacher.path}: a student has its teacher's vocabulary; use the same [tokeniser]"
             )
     return teacher
+
+
+def facts_of(teacher: Run) -> dict[str, str]:
+    """What a student's ``run.json`` keeps of its teacher, so that a changed one is noticed."""
+    point = teacher.chosen()
+    weights = str(point.state["hashes"][MODEL])
+    return {"run": str(teacher.path), "checkpoint": point.path.name, "weights": weights}
+
+
+def facts_of_teacher(recipe: Recipe) -> dict[str, str] | None:
+    """As :func:`facts_of`, for the teacher that a recipe names; None without one."""
+    teacher = teacher_of(recipe)
+    return None if teacher is None else facts_of(teacher)
 
 
 def require_fitting(run: Run, teacher: Run) -> None:

@@ -15,10 +15,10 @@ and its published code (3.1).
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from heedful.basics.limits import MOST_POSITIONS
@@ -158,9 +158,18 @@ class Llama3(RotaryScaling):
         """The table of a recipe."""
 
         name: Literal["llama3"] = "llama3"
+        fast: float = Field(4.0, gt=0, allow_inf_nan=False)
+        """β: wavelengths below length/β keep their frequency."""
+        slow: float = Field(1.0, gt=0, allow_inf_nan=False)
+        """α: wavelengths above length/α are interpolated; below ``fast``."""
+
+        @model_validator(mode="after")
+        def _in_order(self) -> Self:
+            _check(self.factor, self.length, self.slow, self.fast)
+            return self
 
         def build(self) -> "Llama3":
-            return Llama3(self.factor, self.length)
+            return Llama3(self.factor, self.length, self.fast, self.slow)
 
     factor: float
     length: int

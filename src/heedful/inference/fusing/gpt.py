@@ -10,7 +10,6 @@ from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.program import Embedding
 from heedful.kernels.program import Tables
 from heedful.models.gpt import Gpt, GptState
-from heedful.models.language import boundary
 
 
 @dataclass
@@ -34,7 +33,8 @@ class FusedGpt:
     def step(self, tokens: Tensor, state: FusedGptState) -> tuple[Tensor, FusedGptState]:
         """As the model's."""
         if state.fused is not None and state.fused.can_step(state.length):
-            return state.fused.step(boundary(tokens), state.caches), state
+            symbols = self.model.embeddings.symbols(tokens)
+            return state.fused.step(symbols, state.caches), state
         return self.model.step(tokens, state)[0], state
 
     def _fused(self) -> FusedDecoder | None:

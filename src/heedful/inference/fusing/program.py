@@ -76,6 +76,8 @@ class ModuleProgram:
     def feed_forward(self, layer: Block) -> None:
         """Add the feed-forward network of a block."""
         network, program, slots = layer.feed_forward, self.program, self.program.slots
+        if network.gate is not None:
+            raise NotFusedError
 
         def write(start: int) -> None:
             expand, contract = maps_of([network.expand]), maps_of([network.contract])

@@ -20,7 +20,38 @@ from heedful.interop.layouts.encoder import (
     refuse_settings,
 )
 from heedful.interop.layouts.encoder_entries import Entries, LayerNames
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.bert import BertSettings
+
+IMPORTED = (
+    ImportRow(
+        ("albert",),
+        ("AlbertForPreTraining", "AlbertForMaskedLM"),
+        "masked",
+        "`heedful fill`, `--start-from`",
+    ),
+    ImportRow(
+        ("albert",),
+        ("AlbertModel",),
+        "masked, with a new head (a notice says so)",
+        "`--start-from`",
+    ),
+    ImportRow(
+        ("albert",),
+        ("AlbertForSequenceClassification",),
+        "classification",
+        "`heedful classify`; `--pairs` for pairs of texts",
+    ),
+    ImportRow(("albert",), ("AlbertForTokenClassification",), "tagging", "`heedful tag`"),
+)
+EXPORTED = (
+    ExportRow(
+        "bert",
+        "the same with `shared_layers = true`",
+        "`Albert…`",
+        '`embedding_size` given, `pooler = "tanh"`',
+    ),
+)
 
 _LAYER = LayerNames(
     "attention.query",

@@ -39,8 +39,30 @@ from heedful.interop.layouts.entries import (
     to_external,
     to_heedful,
 )
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.transformer import TransformerSettings
 
+IMPORTED = (
+    ImportRow(
+        ("bart", "mbart"),
+        (
+            "BartForConditionalGeneration",
+            "MBartForConditionalGeneration",
+            "BartModel",
+            "MBartModel",
+        ),
+        "text-to-text",
+        "`heedful translate`, `view`, `serve`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "encoder-decoder",
+        "Transformer with learned positions",
+        "`BartForConditionalGeneration`; pre-norm: `MBartForConditionalGeneration`",
+        '`embedding_norm = true`, `tied_embeddings = "all"`',
+    ),
+)
 _UNUSED = 2
 """Rows of a table of positions before that of position 0."""
 _ELSEWHERE = """

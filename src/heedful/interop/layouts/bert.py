@@ -19,7 +19,38 @@ from heedful.interop.layouts.encoder import (
     refuse_settings,
 )
 from heedful.interop.layouts.encoder_entries import BERT_LAYER, Entries
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.bert import BertSettings
+
+IMPORTED = (
+    ImportRow(
+        ("bert",),
+        ("BertForPreTraining", "BertForMaskedLM"),
+        "masked",
+        "`heedful fill`, `--start-from`",
+    ),
+    ImportRow(
+        ("bert",),
+        ("BertModel", "BertForNextSentencePrediction"),
+        "masked, with a new head (a notice says so)",
+        "`--start-from`",
+    ),
+    ImportRow(
+        ("bert",),
+        ("BertForSequenceClassification",),
+        "classification",
+        "`heedful classify`; `--pairs` for pairs of texts",
+    ),
+    ImportRow(("bert",), ("BertForTokenClassification",), "tagging", "`heedful tag`"),
+)
+EXPORTED = (
+    ExportRow(
+        "bert",
+        'BERT (`"bert"`)',
+        "by its head, as in the table above; an imported run in the layout that it came from",
+        'learned positions, scaled dot products, softmax; in BERT\'s layout `pooler = "tanh"`',
+    ),
+)
 
 _POOLER_FIELDS = """
 pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type

@@ -17,7 +17,35 @@ from heedful.interop.layouts.encoder import (
 )
 from heedful.interop.layouts.encoder_entries import Entries, LayerNames
 from heedful.interop.layouts.entries import Places
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.bert import BertSettings
+
+IMPORTED = (
+    ImportRow(
+        ("distilbert",), ("DistilBertForMaskedLM",), "masked", "`heedful fill`, `--start-from`"
+    ),
+    ImportRow(
+        ("distilbert",),
+        ("DistilBertModel",),
+        "masked, with a new head (a notice says so)",
+        "`--start-from`",
+    ),
+    ImportRow(
+        ("distilbert",),
+        ("DistilBertForSequenceClassification",),
+        "classification",
+        "`heedful classify`; `--pairs` for pairs of texts",
+    ),
+    ImportRow(("distilbert",), ("DistilBertForTokenClassification",), "tagging", "`heedful tag`"),
+)
+EXPORTED = (
+    ExportRow(
+        "bert",
+        "the same with `segments = 0`",
+        "`DistilBert…`",
+        'a classifier: `pooler = "relu"`',
+    ),
+)
 
 _EPSILON = 1e-12
 _LAYER = LayerNames(

@@ -21,7 +21,45 @@ from heedful.interop.layouts.encoder import (
 )
 from heedful.interop.layouts.encoder_entries import BERT_LAYER, Entries
 from heedful.interop.layouts.entries import Places
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.bert import BertSettings
+
+IMPORTED = (
+    ImportRow(
+        ("electra",),
+        ("ElectraForPreTraining",),
+        "replaced, with a new generator (a notice says so)",
+        "`heedful detect`, `--start-from`",
+    ),
+    ImportRow(("electra",), ("ElectraForMaskedLM",), "masked", "`heedful fill`"),
+    ImportRow(
+        ("electra",),
+        ("ElectraModel",),
+        "masked, with a new head (a notice says so)",
+        "`--start-from`",
+    ),
+    ImportRow(
+        ("electra",),
+        ("ElectraForSequenceClassification",),
+        "classification",
+        "`heedful classify`; `--pairs` for pairs of texts",
+    ),
+    ImportRow(("electra",), ("ElectraForTokenClassification",), "tagging", "`heedful tag`"),
+)
+EXPORTED = (
+    ExportRow(
+        "bert",
+        'the same with `embedding_size` or `pooler = "gelu"`',
+        "`Electra…`",
+        'a classifier: `pooler = "gelu"`; `embedding_size` other than `hidden_size`',
+    ),
+    ExportRow(
+        "bert",
+        'ELECTRA\'s pre-training (`task = "replaced"`)',
+        "`ElectraForPreTraining`; with `--head generator` its generator, `ElectraForMaskedLM`",
+        'the generator: `activation = "gelu"`',
+    ),
+)
 
 _SUMMARY = " summary_type summary_use_proj summary_activation summary_last_dropout"
 

@@ -109,7 +109,7 @@ def refuse_parts(settings: TransformerSettings, *, embedding_norm: bool = False)
         "norm": "layer",
         "norm_epsilon": 1e-5,
         "bias": True,
-        "gated_ffn": False,
+        "gated": False,
     }
     plain |= {"scale_output": False, "embedding_norm": embedding_norm}
     for key, value in plain.items():

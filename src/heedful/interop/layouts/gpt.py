@@ -25,8 +25,26 @@ from heedful.interop.layouts.entries import (
     to_heedful,
 )
 from heedful.interop.layouts.plain_attention import refuse_mechanisms
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.gpt import GptSettings
 
+IMPORTED = (
+    ImportRow(
+        ("gpt2",),
+        ("GPT2LMHeadModel", "GPT2Model"),
+        "language-model",
+        "`heedful generate`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "gpt",
+        'GPT (`"gpt"`)',
+        "`GPT2LMHeadModel`",
+        '`norm = "layer"`, `gated = false`, `pre_norm = true`, `positions = "learned"`, '
+        "`bias = true`; tied or not",
+    ),
+)
 _MASKS = re.compile(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)")
 """Causal masks, which older files contain."""
 _PREFIX = "transformer."
@@ -83,7 +101,8 @@ def config_of(settings: GptSettings) -> dict[str, Any]:
     Raises:
         UserError: the layout does not support a setting; the message has its name.
     """
-    wanted = {"pre_norm": "true", "bias": "true", "positions": "learned"}
+    wanted = {"pre_norm": "true", "bias": "true", "norm": "layer", "gated": "false"}
+    wanted |= {"begin": "false", "positions": "learned"}
     for name, value in wanted.items():
         has = str(getattr(settings, name)).lower()
         if has != value:

@@ -30,8 +30,26 @@ from heedful.interop.layouts.entries import (
     to_external,
     to_heedful,
 )
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.transformer import TransformerSettings
 
+IMPORTED = (
+    ImportRow(
+        ("marian",),
+        ("MarianMTModel",),
+        "translation",
+        "`heedful translate`, `view`, `serve`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "encoder-decoder",
+        'Transformer (`model.kind = "transformer"`), post-norm',
+        "`MarianMTModel`",
+        '`positions = "sinusoidal"`; `tied_embeddings` other than `"inputs"`; one vocabulary or '
+        "two",
+    ),
+)
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 _ELSEWHERE = """
 vocab_size decoder_vocab_size pad_token_id eos_token_id bos_token_id decoder_start_token_id

@@ -35,8 +35,25 @@ from heedful.interop.layouts.entries import (
     to_external,
     to_heedful,
 )
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.transformer import TransformerSettings
 
+IMPORTED = (
+    ImportRow(
+        ("pegasus",),
+        ("PegasusForConditionalGeneration",),
+        "text-to-text",
+        "`heedful translate`, `view`, `serve`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "encoder-decoder",
+        "Transformer, pre-norm, as `heedful train --data` makes it",
+        "`PegasusForConditionalGeneration`",
+        '`positions = "sinusoidal"`, `tied_embeddings = "all"`',
+    ),
+)
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 _ELSEWHERE = """
 vocab_size pad_token_id eos_token_id bos_token_id decoder_start_token_id forced_eos_token_id

@@ -22,7 +22,37 @@ from heedful.interop.layouts.encoder import (
 )
 from heedful.interop.layouts.encoder_entries import BERT_LAYER, Entries
 from heedful.interop.layouts.entries import Places
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.bert import BertSettings
+
+IMPORTED = (
+    ImportRow(
+        ("roberta", "xlm-roberta"),
+        ("RobertaForMaskedLM", "XLMRobertaForMaskedLM"),
+        "masked",
+        "`heedful fill`, `--start-from`",
+    ),
+    ImportRow(
+        ("roberta", "xlm-roberta"),
+        ("RobertaModel", "XLMRobertaModel"),
+        "masked, with a new head (a notice says so)",
+        "`--start-from`",
+    ),
+    ImportRow(
+        ("roberta", "xlm-roberta"),
+        ("RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"),
+        "classification",
+        "`heedful classify`, for single texts",
+    ),
+    ImportRow(
+        ("roberta", "xlm-roberta"),
+        ("RobertaForTokenClassification", "XLMRobertaForTokenClassification"),
+        "tagging",
+        "`heedful tag`",
+    ),
+)
+EXPORTED: tuple[ExportRow, ...] = ()
+"""Runs that were imported are exported in this layout; the row of BERT says so."""
 
 _USUAL_PAD = 1
 

@@ -20,9 +20,27 @@ from heedful.data.imported_vocabulary import count_rows
 from heedful.interop.fields import Fields
 from heedful.interop.layouts.entries import NEVER, Entry, Places, symbols, to_external, to_heedful
 from heedful.interop.layouts.plain_attention import refuse_mechanisms
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.layers.transformer import Activation
 from heedful.models.transformer import TransformerSettings
 
+IMPORTED = (
+    ImportRow(
+        ("t5",),
+        ("T5ForConditionalGeneration",),
+        "text-to-text, of versions 1.0 and 1.1",
+        "`heedful translate`, `view`, `serve`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "encoder-decoder",
+        'Transformer with `norm = "rms"`',
+        "`T5ForConditionalGeneration`",
+        "[T5's settings](denoising.md#the-architectures); `tied_embeddings` is "
+        '`"all"` or `"inputs"`',
+    ),
+)
 LONGEST = 512
 """Maximum tokens of an imported model, which has no limit: the length of its pre-training."""
 _ELSEWHERE = """
@@ -113,7 +131,7 @@ def _feed_forward(fields: Fields) -> dict[str, Any]:
         known = ", ".join(_FEED_FORWARD)
         raise fields.refuse("feed_forward_proj", f"not supported; supported are {known}")
     activation, gated = _FEED_FORWARD[kind]
-    return {"activation": activation, "gated_ffn": gated}
+    return {"activation": activation, "gated": gated}
 
 
 def _positions(fields: Fields) -> dict[str, Any]:
@@ -151,7 +169,7 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
         "relative_attention_max_distance": positions.max_distance,
         "dropout_rate": settings.dropout,
         "layer_norm_epsilon": settings.norm_epsilon,
-        "feed_forward_proj": _FEED_FORWARD_NAMES[settings.activation, settings.gated_ffn],
+        "feed_forward_proj": _FEED_FORWARD_NAMES[settings.activation, settings.gated],
         # Versions of the library without this field scale the output exactly if it is tied.
         "scale_decoder_outputs": settings.scale_output,
         "tie_word_embeddings": settings.tied_embeddings == "all",
@@ -188,9 +206,9 @@ def _refuse_others(settings: TransformerSettings) -> None:
             f"model.tied_embeddings = '{settings.tied_embeddings}': T5 has one table for both "
             "sides; train with --set model.tied_embeddings=all or inputs"
         )
-    if (settings.activation, settings.gated_ffn) not in _FEED_FORWARD_NAMES:
+    if (settings.activation, settings.gated) not in _FEED_FORWARD_NAMES:
         raise UserError(
-            f"model.activation = '{settings.activation}' with model.gated_ffn = true: T5 has "
+            f"model.activation = '{settings.activation}' with model.gated = true: T5 has "
             "no such feed-forward network; train with --set model.activation=gelu-tanh"
         )
     for part in ("encoder", "decoder", "cross"):
@@ -198,7 +216,12 @@ def _refuse_others(settings: TransformerSettings) -> None:
         plain = [one.model_copy(update={"positions": None}) for one in layers]
         size = layers[0].head_size
         refuse_mechanisms(
-            plain, settings.heads, settings.attention_dropout, score="dot", head_size=size
+            plain,
+            settings.heads,
+            settings.attention_dropout,
+            score="dot",
+            bias="none",
+            head_size=size,
         )
 
 
@@ -278,8 +301,8 @@ def _layer(settings: TransformerSettings, side: str, layer: int) -> list[Entry]:
         found.append(Entry(name, shape, (own,)))
     place = len(parts)
     networks = [("wi", "expand")]
-    if settings.gated_ffn:
-        networks = [("wi_0", "expand"), ("wi_1", "gate")]
+    if settings.gated:
+        networks = [("wi_0", "gate"), ("wi_1", "expand")]
     for their, our in networks:
         name = f"{external}.{place}.DenseReluDense.{their}.weight"
         found.append(Entry(name, (inner, dim), (f"{internal}.feed_forward.{our}.weight",)))

@@ -25,7 +25,34 @@ from heedful.interop.layouts.entries import (
     to_external,
     to_heedful,
 )
+from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.xlnet import XLNetSettings
+
+IMPORTED = (
+    ImportRow(("xlnet",), ("XLNetLMHeadModel",), "permutation", "`heedful fill`, `--start-from`"),
+    ImportRow(
+        ("xlnet",),
+        ("XLNetModel",),
+        "permutation, with a new output bias (a notice says so)",
+        "`--start-from`",
+    ),
+    ImportRow(
+        ("xlnet",),
+        ("XLNetForSequenceClassification",),
+        "classification",
+        "`heedful classify`; `--pairs` for pairs of texts",
+    ),
+    ImportRow(("xlnet",), ("XLNetForTokenClassification",), "tagging", "`heedful tag`"),
+)
+EXPORTED = (
+    ExportRow(
+        "xlnet",
+        'XLNet (`"xlnet"`)',
+        "by its head, as in the table above",
+        "none; the layout has one dropout for everything (a notice says so if "
+        "`attention_dropout` differs)",
+    ),
+)
 
 Head = Literal["permutation", "classification", "tagging"]
 

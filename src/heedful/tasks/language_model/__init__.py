@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.tasks.language_model.paper_sizes import PAPER_SIZES
 from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import TextSpec
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
+    from heedful.tasks.sketch import Sketch
     from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import LanguageRecipe
@@ -31,6 +33,7 @@ class LanguageModel(TextSpec):
     has_outputs = False
     has_int8 = True
     exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"gpt": "gpt"}}
+    paper_sizes = PAPER_SIZES
     command = "generate"
     falling = frozenset({"loss", "perplexity", "bits_per_byte"})
     does = "generates text"
@@ -52,6 +55,11 @@ class LanguageModel(TextSpec):
         from heedful.runs.model_size import require_trainable
 
         require_trainable(recipe, lambda: build_language_model(recipe.model, _LEAST_SYMBOLS))
+
+    def sketch(self, recipe: "LanguageRecipe") -> "Sketch":
+        from heedful.tasks.texts.sketch import sketch_language_model
+
+        return sketch_language_model(recipe)
 
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
         from heedful.tasks.texts.default_recipe import choose_language_model

@@ -1,9 +1,10 @@
 """Masked language model: predicts masked tokens, and how two segments are related."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.tasks.sketch import PaperSize
 from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
@@ -19,6 +20,19 @@ class Masked(HeadSpec):
     name = "masked"
     place = 6
     has_outputs = False
+    paper_sizes: Mapping[str, PaperSize] = {
+        f"bert-{size}": PaperSize(
+            {
+                "model": {"kind": "bert", "size": size},
+                "tokeniser": {"vocabulary_size": 30_522, "mask": True},
+                "max_tokens": 512,
+            },
+            512,
+            "Devlin et al. 2019, section 3 and appendix A.2: 1,000,000 steps of 256 sequences",
+            1_000_000 * 256 * 512,
+        )
+        for size in ("base", "large")
+    }
     command = "fill"
     falling = frozenset({"loss", "masked_loss", "next_loss", "order_loss"})
     does = "fills in masked words"

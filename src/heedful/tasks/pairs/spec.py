@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.runs.start import Start
     from heedful.tasks.pairs.recipe import PairRecipe
     from heedful.tasks.pairs.run import PairRun
+    from heedful.tasks.sketch import Sketch
 
 _LEAST_SYMBOLS = 5
 """A vocabulary size for checking the model before the vocabulary is built."""
@@ -81,6 +82,11 @@ class PairSpec(TaskSpec):
 
         require_trainable(recipe, lambda: build_model(recipe.model, _LEAST_SYMBOLS, _LEAST_SYMBOLS))
         require_scorable(recipe)
+
+    def sketch(self, recipe: "PairRecipe") -> "Sketch":
+        from heedful.tasks.pairs.sketch import sketch_pair_model
+
+        return sketch_pair_model(recipe)
 
     def prepare(
         self, path: Path, recipe: "PairRecipe", data_folder: Path | None, start: "Start | None"

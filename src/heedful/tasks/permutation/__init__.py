@@ -1,9 +1,11 @@
 """Permutation language model: predicts some tokens in a random order, each from those before it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from heedful.tasks.masked import Masked
+from heedful.tasks.sketch import PaperSize
 from heedful.tasks.spec import Command, register
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ class Permutation(Masked):
     """Predicts tokens of a text in a random order; its runs fill in masked words likewise."""
 
     name = "permutation"
+    paper_sizes: Mapping[str, PaperSize] = MappingProxyType({})
     falling = frozenset({"loss", "left_to_right_loss", "left_to_right_perplexity"})
 
     def recipe_type(self) -> "type[PermutationRecipe]":  # type: ignore[override]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
+    from heedful.tasks.sketch import Sketch
     from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import TextRecipe
@@ -240,6 +241,11 @@ class EncoderSpec(TextSpec):
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
         return {"head": head}
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.texts.sketch import sketch_encoder
+
+        return sketch_encoder(recipe)
 
     def heads(self, recipe: Any) -> dict[str, str]:
         return {name: str(head.task) for name, head in recipe.heads().items()}

@@ -1,9 +1,10 @@
 """Translation: pairs of a text and its translation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from heedful.tasks.sketch import PaperSize
 from heedful.tasks.spec import Command, register
 from heedful.tasks.translation.spec import TextToTextSpec
 
@@ -17,6 +18,18 @@ class Translation(TextToTextSpec):
 
     name = "translation"
     place = 1
+    paper_sizes: Mapping[str, PaperSize] = {
+        f"transformer-{size}": PaperSize(
+            {
+                "model": {"kind": "transformer", "size": size},
+                "tokeniser": {"vocabulary_size": 37_000},
+            },
+            25,
+            f"Vaswani et al. 2017, sections 5.1 and 5.2: {steps:,} steps of 25,000 target tokens",
+            steps * 25_000,
+        )
+        for size, steps in (("base", 100_000), ("big", 300_000))
+    }
     command = "translate"
     train_option = "translate"
 

@@ -1,0 +1,302 @@
+"""The size of a model on paper: parameters, memory, operations, and the time and cost of training.
+
+Models are built on the device ``meta``, without memory. Those whose steps depend on values, such as
+recurrent ones, are computed once on the CPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.runs.model_size import TRAINED_COPIES, count_parameters, require_room
+from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
+from heedful.runs.settings import Recipe
+from heedful.tasks.sketch import PaperSize, Sketch
+from heedful.tasks.spec import spec_named, specs
+from heedful.training.on_paper import StepCost, real_step_cost, step_cost
+
+CARDS: Mapping[str, float] = {
+    "k80": 2.8e12,
+    "k40": 3.7e12,
+    "m40": 6.0e12,
+    "p100": 9.5e12,
+    "v100": 125e12,
+    "t4": 65e12,
+    "a100": 312e12,
+    "l4": 121e12,
+    "rtx-4090": 165e12,
+    "h100": 989e12,
+    "h200": 989e12,
+}
+"""Card → FLOP/s at most. The first four in float32 (Vaswani et al. 2017, section 6.1, footnote 5),
+the others with dense products in half precision (NVIDIA's data sheets; H100 and H200 SXM)."""
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_WEIGHT = 4
+"""Bytes of a weight, a gradient and a moment, which training keeps in float32."""
+_COPIES = 3
+"""Of the weights in a step on the CPU: in float32, weights and gradients in float64."""
+_DAY, _HOUR = 86_400, 3600
+PETAFLOP_DAY = 1e15 * _DAY
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What the numbers are for.
+
+    Attributes:
+        batch: sequences that are computed at once.
+        length: tokens of a sequence; that of the size or the recipe if None.
+        tokens: tokens of the training; those of the size or the recipe if None.
+        precision: of products and activations.
+        optimiser: ``adam``, ``adamw`` or ``sgd``; the recipe's if None.
+        checkpointing: whether layers keep their inputs only.
+        mfu: model FLOPs utilisation, in (0, 1].
+        speed: FLOP/s of a card at most; no time is computed if None.
+        cards: the number of cards.
+        price: of a card for an hour; no cost is computed if None.
+    """
+
+    batch: int = 1
+    length: int | None = None
+    tokens: int | None = None
+    precision: str = "bfloat16"
+    optimiser: str | None = None
+    checkpointing: bool = False
+    mfu: float = 0.4
+    speed: float | None = None
+    cards: int = 1
+    price: float | None = None
+
+
+class _Named(NamedTuple):
+    recipe: Recipe
+    length: int | None
+    tokens: int | None
+    source: str
+
+
+def paper_sizes() -> dict[str, tuple[str, PaperSize]]:
+    """Name → the task and the size, of all tasks."""
+    return {name: (spec.name, size) for spec in specs() for name, size in spec.paper_sizes.items()}
+
+
+def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
+    """The numbers as plain values.
+
+    Args:
+        name: a size of :func:`paper_sizes`, or a recipe.
+        assumptions: what the numbers are for.
+
+    Raises:
+        UserError: there is no such size or recipe, its task has no size on paper, or the length
+            does not fit the model.
+    """
+    named = _named(name)
+    sketch = spec_named(named.recipe.task).sketch(named.recipe)
+    length = assumptions.length or named.length or sketch.length
+    parameters = count_parameters(sketch.model)
+    embedded = _tables(sketch)
+    cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
+    tokens = assumptions.tokens or named.tokens
+    a_token = assumptions.batch * length
+    operations = {
+        "forward": cost.forward / a_token,
+        "training": (cost.forward + cost.backward) / a_token,
+        "with_checkpointing": (cost.forward + cost.backward + cost.repeated) / a_token,
+        "6n": 6 * parameters,
+    }
+    optimiser = assumptions.optimiser or str(named.recipe.training.optimiser)
+    return {
+        "size": name,
+        "task": named.recipe.task,
+        "model": named.recipe.as_tables()["model"],
+        "source": named.source,
+        "parameters": parameters,
+        "embedding_parameters": embedded,
+        "vocabulary": sketch.vocabulary,
+        "assumptions": {
+            "batch": assumptions.batch,
+            "length": length,
+            "counted": sketch.counted,
+            "precision": assumptions.precision,
+            "optimiser": optimiser,
+            "checkpointing": assumptions.checkpointing,
+        },
+        "memory": _memory(parameters, cost, optimiser, assumptions),
+        "operations_per_token": operations,
+        "training": None if tokens is None else _training(tokens, operations, assumptions),
+    }
+
+
+def _named(name: str) -> _Named:
+    known = paper_sizes()
+    if name in known:
+        task, size = known[name]
+        tables = {"task": task, "data": {"train": "on-paper"}, **size.tables}
+        return _Named(check_recipe(tables, name), size.length, size.tokens, size.source)
+    try:
+        path = find_recipe(name)
+    except UserError as error:
+        raise UserError(f"no size '{name}': {error}; sizes are {', '.join(known)}") from error
+    recipe = check_recipe(read_recipe(path), str(path))
+    loop = recipe.training
+    tokens = loop.max_steps * loop.batch_tokens
+    source = f"{loop.max_steps:,} steps of {loop.batch_tokens:,} tokens, as the recipe says"
+    return _Named(recipe, None, tokens, source)
+
+
+def _cost(name: str, recipe: Recipe, sketch: Sketch, batch: int, length: int) -> StepCost:
+    longest = getattr(getattr(sketch.model, "encoder", sketch.model), "max_length", None)
+    if longest is not None and length > longest:
+        raise UserError(f"--length {length}: {name} reads at most {longest:,} tokens")
+    try:
+        return step_cost(sketch.model, lambda: sketch.loss(batch, length))
+    except (NotImplementedError, RuntimeError):  # a step that depends on values
+        again = spec_named(recipe.task).sketch(recipe)
+        require_room(again.model, name, copies=2 * _COPIES)
+        return real_step_cost(again.model, lambda: again.loss(batch, length))
+
+
+def _tables(sketch: Sketch) -> int:
+    """Parameters with a row for each symbol or position, and output tables."""
+    rows = {sketch.vocabulary, getattr(sketch.model, "max_length", -1)}
+    return sum(
+        one.numel() for one in sketch.model.parameters() if one.dim() == 2 and one.shape[0] in rows
+    )
+
+
+def _memory(
+    parameters: int, cost: StepCost, optimiser: str, assumptions: Assumptions
+) -> dict[str, int | None]:
+    """Bytes of a training step."""
+    whole, own = parameters * _WEIGHT, _BYTES[assumptions.precision]
+    kept = {
+        "activations": cost.saved * own // 4,
+        "activations_with_checkpointing": (
+            None if cost.checkpointed is None else cost.checkpointed * own // 4
+        ),
+    }
+    if assumptions.checkpointing and cost.checkpointed is None:
+        raise UserError("--checkpointing is for models that consist of a Transformer's layers")
+    chosen = "activations_with_checkpointing" if assumptions.checkpointing else "activations"
+    moments = (TRAINED_COPIES[optimiser] - 2) * whole
+    return {
+        "weights": whole,
+        "gradients": whole,
+        "optimiser": moments,
+        **kept,
+        "training": 2 * whole + moments + (kept[chosen] or 0),
+        "weights_in_inference": parameters * own,
+    }
+
+
+def _training(
+    tokens: int, operations: Mapping[str, float], assumptions: Assumptions
+) -> dict[str, Any]:
+    """Operations, time and cost of a training."""
+    counted = tokens * operations["training"]
+    found: dict[str, Any] = {
+        "tokens": tokens,
+        "6nd": tokens * operations["6n"],
+        "operations": counted,
+        "petaflop_days": counted / PETAFLOP_DAY,
+    }
+    if assumptions.speed is None:
+        return found
+    seconds = counted / (assumptions.mfu * assumptions.speed * assumptions.cards)
+    card_hours = seconds * assumptions.cards / _HOUR
+    found |= {
+        "mfu": assumptions.mfu,
+        "flops_per_second": assumptions.speed,
+        "cards": assumptions.cards,
+        "seconds": seconds,
+        "card_hours": card_hours,
+        "cost": None if assumptions.price is None else card_hours * assumptions.price,
+    }
+    return found
+
+
+def describe_size(found: Mapping[str, Any]) -> str:
+    """The numbers of :func:`size_on_paper` as text."""
+    given, memory = found["assumptions"], found["memory"]
+    operations, training = found["operations_per_token"], found["training"]
+    sequences = "1 sequence" if given["batch"] == 1 else f"{given['batch']:,} sequences"
+    unlike = memory["activations_with_checkpointing"]
+    lines = [
+        ("size", f"{found['size']} ({found['task']}, {found['model']['kind']})"),
+        ("source", found["source"]),
+        (
+            "parameters",
+            f"{found['parameters']:,}; {found['embedding_parameters']:,} of them in tables of "
+            f"{found['vocabulary']:,} symbols or of positions",
+        ),
+        (
+            "assumptions",
+            f"{sequences} of {given['length']:,} {given['counted']}; products and activations in "
+            f"{given['precision']}, weights, gradients and moments in float32; "
+            f"{given['optimiser']}; fused attention, masked pairs counted",
+        ),
+        ("weights", f"{_size(memory['weights'])}; {_size(memory['weights_in_inference'])} in use"),
+        ("gradients", _size(memory["gradients"])),
+        ("optimiser", _size(memory["optimiser"])),
+        (
+            "activations",
+            _size(memory["activations"])
+            + ("" if unlike is None else f"; {_size(unlike)} with checkpointing of layers"),
+        ),
+        (
+            "memory",
+            f"{_size(memory['training'])} in training, "
+            f"{'with' if given['checkpointing'] else 'without'} checkpointing",
+        ),
+        (
+            "FLOPs a token",
+            f"{operations['forward']:.4g} forward, {operations['training']:.4g} with the backward "
+            f"pass (6N: {operations['6n']:.4g}), {operations['with_checkpointing']:.4g} with "
+            "checkpointing",
+        ),
+    ]
+    lines += _training_lines(training)
+    return "\n".join(f"{name:<14} {text}" for name, text in lines)
+
+
+def _training_lines(training: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if training is None:
+        return [("training", "give its tokens with --tokens")]
+    lines = [
+        (
+            "training",
+            f"{training['tokens']:,} tokens: {training['operations']:.3g} FLOPs "
+            f"({training['petaflop_days']:.3g} petaFLOP/s-days), 6ND {training['6nd']:.3g}",
+        )
+    ]
+    if "seconds" not in training:
+        return [*lines, ("time", "give --card or --flops-per-second")]
+    cards = "1 card" if training["cards"] == 1 else f"{training['cards']:,} cards"
+    lines.append(
+        (
+            "time",
+            f"{_duration(training['seconds'])} on {cards} of "
+            f"{training['flops_per_second']:.3g} FLOP/s at an MFU of {training['mfu']:g}; "
+            f"{training['card_hours']:,.1f} card-hours",
+        )
+    )
+    if training["cost"] is not None:
+        lines.append(("cost", f"{training['cost']:,.2f}"))
+    return lines
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:,.4g} {unit}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 2 * _DAY:
+        return f"{seconds / _DAY:,.1f} days"
+    return f"{seconds / _HOUR:,.2f} hours" if seconds >= _HOUR else f"{seconds:,.1f} seconds"
