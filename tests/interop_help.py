@@ -10,7 +10,7 @@ import torch
 import transformers
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, trainers
-from tokenizers.models import BPE, WordPiece
+from tokenizers.models import BPE, Unigram, WordPiece
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",
@@ -248,3 +248,76 @@ def marian_folder(folder: Path, *, separate: bool = False, **options: Any) -> An
     model = randomise(transformers.MarianMTModel(config))
     model.save_pretrained(folder)
     return model
+
+
+def save_t5_tokeniser(folder: Path, size: int = 120) -> int:
+    """Write a T5 tokeniser as transformers does; returns the number of its tokens."""
+    tokenizer = Tokenizer(Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size,
+        special_tokens=["<pad>", "</s>", "<unk>"],
+        unk_token="<unk>",
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
+    sentinels = [(f"<extra_id_{number}>", 0.0) for number in (4, 3, 2, 1, 0)]
+    vocabulary = [tuple(piece) for piece in pieces] + sentinels
+    made = transformers.T5Tokenizer(
+        vocab=vocabulary, extra_ids=5, _spm_precompiled_charsmap=nfkc_charsmap(folder)
+    )
+    made.save_pretrained(folder)
+    return len(vocabulary)
+
+
+def save_pegasus_tokeniser(folder: Path, *, mapped: bool = True) -> dict[str, int]:
+    """Write a Pegasus tokeniser as transformers does, with or without a map of characters."""
+    save_t5_tokeniser(folder)
+    described = json.loads((folder / "tokenizer.json").read_text())
+    charsmap = nfkc_charsmap(folder) if mapped else None
+    for path in folder.iterdir():
+        path.unlink()
+    fixed = ["<pad>", "</s>", "<mask_1>", "<mask_2>", "<unk_2>", "<unk>"]
+    vocabulary = [(name, 0.0) for name in fixed]
+    vocabulary += [tuple(piece) for piece in described["model"]["vocab"][3:-5]]
+    made = transformers.PegasusTokenizer(
+        vocab=vocabulary, offset=3, _spm_precompiled_charsmap=charsmap
+    )
+    made.save_pretrained(folder)
+    return {name: number for number, (name, _) in enumerate(vocabulary)}
+
+
+def nfkc_charsmap(folder: Path) -> bytes:
+    """The table of characters of a sentencepiece model that was trained with NFKC."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_prefix=str(folder / "nfkc"),
+        vocab_size=60,
+        normalization_rule_name="nmt_nfkc",
+        minloglevel=3,
+    )
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString((folder / "nfkc.model").read_bytes())
+    (folder / "nfkc.model").unlink()
+    (folder / "nfkc.vocab").unlink()
+    charsmap: bytes = proto.normalizer_spec.precompiled_charsmap
+    return charsmap
+
+
+def save_bart_tokeniser(folder: Path, size: int = 300) -> int:
+    """Write a BART tokeniser as transformers does; returns the number of its tokens."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    vocabulary = model["vocab"] | {"<mask>": len(model["vocab"])}
+    merges = [tuple(pair) for pair in model["merges"]]
+    transformers.BartTokenizer(vocab=vocabulary, merges=merges).save_pretrained(folder)
+    return len(vocabulary)

@@ -54,6 +54,8 @@ NUMERICAL = [
     "interop_bert",
     "interop_gpt",
     "interop_marian",
+    "interop_pair_models",
+    "interop_pretrained",
     "interop_texts",
     "interop_translators",
     "joining",

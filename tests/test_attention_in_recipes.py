@@ -21,8 +21,8 @@ from heedful.basics.errors import UserError
 from heedful.inference.fusing import searched
 from heedful.interop.layouts.bert import BERT
 from heedful.interop.layouts.encoder import EncoderShape
+from heedful.interop.layouts.encoder_decoder import refuse_parts
 from heedful.interop.layouts.gpt import config_of as gpt_config
-from heedful.interop.layouts.marian import refuse_parts
 from heedful.models.bert import BertSettings
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source

@@ -14,7 +14,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END, PAD, UNKNOWN
 from heedful.decoding import SearchOptions, search
 from heedful.inference.fusing import searched
-from heedful.interop.layouts.marian import refuse_parts
+from heedful.interop.layouts.encoder_decoder import refuse_parts
 from heedful.layers.int8_linear import Int8Linear
 from heedful.layers.search_copy import search_copy
 from heedful.models.copying import Copied, CopyingTransformer, mixture

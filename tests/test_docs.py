@@ -60,10 +60,11 @@ from heedful.tasks.answer.examples import StoryFiles
 from heedful.tasks.answer.recipe import AnswerTraining
 from heedful.tasks.captioning.examples import CaptionFiles
 from heedful.tasks.captioning.recipe import CaptionRecipe, CaptionTraining
+from heedful.tasks.denoising.recipe import DenoisingData, DenoisingTraining, NoiseSettings
 from heedful.tasks.image_classification.examples import ImageFiles
 from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
-from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
+from heedful.tasks.pairs.recipe import DataSettings, PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
 from heedful.tasks.synthesis.examples import SpeechFiles
 from heedful.tasks.synthesis.recipe import SpeakingSettings, SynthesisTraining
@@ -367,7 +368,9 @@ def documented(part: str) -> Iterator[Setting]:
 def coded(part: str) -> list[Setting]:
     if part == "texts":
         return sorted(text_settings())
-    recipes = {spec.name: spec.recipe_type() for spec in specs() if spec.family == "pairs"}
+    own = set(OWN_PAGES)
+    found = [spec for spec in specs() if spec.family == "pairs" and spec.name not in own]
+    recipes = {spec.name: spec.recipe_type() for spec in found}
     names = " · ".join(f'`"{name}"`' for name in recipes)
     default = check_recipe({"data": {"train": "pairs.tsv"}}, "a recipe").task
     rows = [row for row in settings(PairRecipe, "") if row.key != "task"]
@@ -409,6 +412,11 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "training.": [TranscriptionTraining],
         "decoding.": [TranscriptionSearch],
     },
+    "denoising": {
+        "data.": [DenoisingData],
+        "noise.": [NoiseSettings],
+        "training.": [DenoisingTraining],
+    },
     "synthesis": {
         "data.": [SpeechFiles],
         "model.": registered(SynthesisSettings),
@@ -417,7 +425,13 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
     },
 }
 """Pages with the settings of one task → its tables."""
-SHARED: tuple[type[Settings], ...] = (FileSettings, LoopSettings, SearchOptions)
+SHARED: tuple[type[Settings], ...] = (
+    DataSettings,
+    TrainingSettings,
+    FileSettings,
+    LoopSettings,
+    SearchOptions,
+)
 """Tables whose settings are described in docs/recipes.md."""
 
 
@@ -428,7 +442,8 @@ def own_keys(page: str) -> set[str]:
         for kind in kinds:
             base = next((one for one in SHARED if issubclass(kind, one)), None)
             shared = set() if base is None else {*base.model_fields} - {"choose_by"}
-            found |= {row.key for row in settings(kind, part)} - {part + name for name in shared}
+            rows = [row.key for row in settings(kind, part)]
+            found |= {key for key in rows if key.removeprefix(part).split(".")[0] not in shared}
     return found
 
 

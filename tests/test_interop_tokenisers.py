@@ -20,7 +20,16 @@ from heedful.data.imported_vocabulary import ImportedVocabulary
 from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.tokeniser_files import find_special, read_files
 from heedful.data.vocabularies import encode_words, save_vocabulary
-from interop_help import TEXTS, save_bytes, save_roberta, save_unigram, save_wordpiece
+from heedful.interop.tokeniser_class import check_tokeniser
+from interop_help import (
+    TEXTS,
+    save_bytes,
+    save_pegasus_tokeniser,
+    save_roberta,
+    save_t5_tokeniser,
+    save_unigram,
+    save_wordpiece,
+)
 
 WORDS = st.sampled_from(
     [
@@ -45,8 +54,12 @@ ANY_TEXT = st.one_of(
 KINDS = [
     *("wordpiece", "wordpiece-cased", "wordpiece-old", "bytes", "bytes-prefix", "bytes-old"),
     *("roberta", "roberta-prefix", "roberta-old", "roberta-plain-old"),
-    *("xlm-roberta", "albert", "albert-cased"),
+    *("xlm-roberta", "albert", "albert-cased", "t5", "pegasus", "pegasus-plain"),
 ]
+
+
+GENERATING = ("bytes", "t5", "pegasus")
+"""Tokenisers of models that generate texts."""
 
 
 @functools.cache
@@ -62,6 +75,10 @@ def made(kind: str) -> tuple[Path, transformers.PreTrainedTokenizerBase, Importe
     elif kind.startswith("albert"):
         cased = kind == "albert-cased"
         tokens = save_unigram(folder, albert=True, do_lower_case=not cased, keep_accents=cased)
+    elif kind == "t5":
+        tokens = dict.fromkeys(map(str, range(save_t5_tokeniser(folder))), 0)
+    elif kind.startswith("pegasus"):
+        tokens = save_pegasus_tokeniser(folder, mapped=kind == "pegasus")
     else:
         tokens = save_bytes(folder, add_prefix_space=kind == "bytes-prefix")
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
@@ -82,7 +99,7 @@ def made(kind: str) -> tuple[Path, transformers.PreTrainedTokenizerBase, Importe
             (folder / "tokenizer_config.json").write_text(json.dumps({**given, "mask_token": mask}))
         theirs = transformers.AutoTokenizer.from_pretrained(folder)
     files = read_files(folder)
-    special = find_special(files, str(folder), encoder=not kind.startswith("bytes"))
+    special = find_special(files, str(folder), encoder=not kind.startswith(GENERATING))
     return folder, theirs, ImportedVocabulary(files, special, len(tokens) + 3, str(folder))
 
 
@@ -222,6 +239,7 @@ BROKEN = [
     ({"normalizer": {"precompiled_charsmap": "?"}}, "precompiled_charsmap is damaged"),
     ({"normalizer": {"precompiled_charsmap": ""}}, "precompiled_charsmap is damaged"),
     ({"normalizer": {"precompiled_charsmap": charsmap("a", size=400)}}, "its trie has 400 bytes"),
+    ({"normalizer": {"precompiled_charsmap": charsmap("a", size=0)}}, "its trie has 0 bytes"),
     ({"normalizer": {"precompiled_charsmap": charsmap("a", "b" * 65)}}, "a character by 65 bytes"),
     (
         {"pre_tokenizer": {"pretokenizers": [{"type": "Metaspace", "replacement": "aa"}]}},
@@ -256,7 +274,42 @@ def test_a_step_that_makes_texts_longer_is_refused_or_allowed_once() -> None:
             find_special({"tokenizer.json": json.dumps(longer).encode()}, "here")
 
 
-@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta"])
+LOWER = {"type": "Lowercase"}
+OTHER_THAN_THE_CLASS: list[tuple[str, str, Any, str]] = [
+    ("xlm-roberta", "normalizer", LOWER, r"normalizers \['Lowercase'\]"),
+    ("t5", "normalizer", LOWER, r"normalizers \['Lowercase'\]"),
+    ("albert", "normalizer", None, r"normalizers \[\]"),
+    ("pegasus", "normalizer", None, r"normalizers \[\]"),
+    ("t5", "pre_tokenizer", {"prepend_scheme": "never"}, 'prepend_scheme = "never"'),
+    ("pegasus", "pre_tokenizer", {"prepend_scheme": "first"}, 'prepend_scheme = "first"'),
+    ("t5", "model", {"unk_id": 0}, "unk_id = 0"),
+]
+
+
+@pytest.mark.parametrize(("kind", "part", "value", "message"), OTHER_THAN_THE_CLASS)
+@pytest.mark.parametrize("named", [True, False])
+def test_what_the_class_would_not_build_is_refused(
+    kind: str, part: str, value: Any, message: str, named: bool
+) -> None:
+    files = read_files(made(kind)[0])
+    if not named:  # the class is that of the model
+        written = json.loads(files["tokenizer_config.json"])
+        written.pop("tokenizer_class")
+        files["tokenizer_config.json"] = json.dumps(written).encode()
+    config = {"model_type": kind}
+    check_tokeniser(files, config, "here")
+    described = json.loads(files["tokenizer.json"])
+    if part == "normalizer":
+        described[part] = value
+    else:
+        (described[part].get("pretokenizers") or [described[part]])[-1].update(value)
+    files["tokenizer.json"] = json.dumps(described).encode()
+    with pytest.raises(UserError, match=message) as caught:
+        check_tokeniser(files, config, "here")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta", "pegasus", "pegasus-plain"])
 def test_500_strange_strings_have_the_same_tokens(kind: str) -> None:
     _, theirs, ours = made(kind)
     rng = random.Random(4)

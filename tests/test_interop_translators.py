@@ -230,8 +230,8 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     refused("is not a folder", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     refused("has no config.json", tmp_path / "empty")
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "t5"}))
-    refused("model_type = 't5' is not supported; supported are bert, gpt2, marian")
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "led"}))
+    refused("model_type = 'led' is not supported; supported are albert, bart, bert, dist")
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
     refused("only 100 rows")
     (folder / "config.json").write_text(json.dumps(config | {"d_model": 48}))
@@ -258,7 +258,7 @@ def test_runs_without_this_shape_are_refused(tmp_path: Path) -> None:
     recurrent["model"] = {"kind": "recurrent", "hidden_size": 8, "embedding_size": 8}
     recurrent["tokeniser"] = {"vocabulary_size": 380}
     for recipe, message in (
-        (tables(corpus, pre_norm=True), "model.pre_norm = true.*--set model.pre_norm=false"),
+        (tables(corpus, positions="rotary"), "model.positions = 'rotary'.*--set model.positions="),
         (recurrent, "model.kind = 'recurrent' cannot be exported"),
     ):
         run = tmp_path / str(len(message))

@@ -25,7 +25,7 @@ from heedful.attention.positions import registry as positions
 from heedful.attention.positions.base import offsets
 from heedful.basics.errors import UserError
 from heedful.inference.fusing import searched
-from heedful.interop.layouts.marian import refuse_parts
+from heedful.interop.layouts.encoder_decoder import refuse_parts
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.runs import registry

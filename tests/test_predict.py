@@ -24,6 +24,7 @@ LATER = {
     "answer",
     "bidirectional",
     "captioning",
+    "denoising",
     "image-classification",
     "permutation",
     "regression",

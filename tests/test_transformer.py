@@ -1,10 +1,15 @@
 """The Transformer: sizes by the formula, steps against teacher forcing, no influence of padding."""
 
+from typing import Any
+
 import pytest
 import torch
+import transformers
 
 from heedful.attention import Memory
 from heedful.basics.symbols import BEGIN, PAD
+from heedful.inference.fusing import searched
+from heedful.interop.layouts import t5
 from heedful.layers.caches import KeyValueCache
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -122,11 +127,10 @@ def test_it_computes_what_torchs_transformer_computes() -> None:
         _copy_layer(ours, theirs)
     source = source_of([[5, 6, 7, 3], [8, 9, 3]])
     target_in = torch.tensor([[BEGIN, 4, 9], [BEGIN, 12, 13]])
-    embed = lambda tokens, table, positions: model._embed(tokens, table, positions)  # noqa: E731
     padding_mask = source.tokens == PAD
     theirs = peer(
-        embed(source.tokens, model.source_embedding, model.source_positions),
-        embed(target_in, model.target_embedding, model.target_positions),
+        model._embed_source(source.tokens),
+        model._embed_target(target_in),
         tgt_mask=torch.nn.Transformer.generate_square_subsequent_mask(3).isinf(),
         src_key_padding_mask=padding_mask,
         memory_key_padding_mask=padding_mask,
@@ -162,3 +166,78 @@ def _copy_layer(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
     theirs.linear2.load_state_dict(ours.feed_forward.contract.state_dict())
     for mine, other in norms:
         other.load_state_dict(mine.state_dict())
+
+
+WRONG = [
+    ({"share_positions": True}, "share_positions is for relative positions"),
+    ({"attention": {"head_size": 3, "mixing": "talking-heads"}}, "head_size needs mixing = 'none'"),
+    ({"attention": {"head_size": 3, "gate": "head"}}, "head_size needs gate = 'none'"),
+    ({"attention": {"head_size": 3, "latent_size": 4}}, "latent_size has no head_size"),
+    ({"norm": "batch"}, "'layer' or 'rms'"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG)
+def test_options_that_do_not_fit_together_are_refused(given: dict[str, Any], message: str) -> None:
+    sizes = {"layers": 1, "hidden_size": 8, "heads": 2, "ffn_size": 6}
+    with pytest.raises(ValueError, match=message):
+        TransformerSettings.model_validate({**sizes, **given})
+
+
+def test_layers_share_the_parameters_of_their_positions() -> None:
+    """One table for the encoder and one for the decoder, in a file once; heads of any width."""
+    sizes = {"layers": 3, "hidden_size": 8, "heads": 3, "ffn_size": 6, "positions": "t5"}
+    settings = TransformerSettings.model_validate(
+        {**sizes, "share_positions": True, "attention": {"head_size": 5}}
+    )
+    model = Transformer(settings, 20, 20)
+    names = [name for name, _ in model.named_parameters() if ".positions." in name]
+    assert names == [f"{side}.0.self_attention.positions.table.weight" for side in SIDES]
+    assert model.decoder_layers()[2].cross_attention.query_projection.weight.shape == (15, 8)
+
+
+SIDES = ("encoder", "decoder")
+
+
+def test_initial_weights_of_t5_are_those_of_transformers() -> None:
+    """By their standard deviations; both libraries draw from normal distributions."""
+    config = transformers.T5Config(
+        vocab_size=400, d_model=96, d_kv=20, d_ff=150, num_layers=2, num_heads=8
+    )
+    theirs = transformers.T5ForConditionalGeneration(config)
+    settings = t5.settings_of(config.to_dict(), "here", tied=True)
+    settings = settings.model_copy(update={"initialisation": "t5"})
+    model = Transformer(settings, 400, 400)
+    ours = t5.export_tensors(dict(model.state_dict()), settings, range(400))
+    for name, expected in theirs.state_dict().items():
+        if name in ours and expected.dim() == 2:
+            few = 0.3 if expected.numel() < 1000 else 0.05
+            assert ours[name].std().item() == pytest.approx(expected.std().item(), rel=few), name
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"embedding_norm": True, "positions": "learned"},
+        {"norm": "rms", "bias": False, "gated": True, "pre_norm": True, "scale_output": True},
+        {"positions": "t5", "share_positions": True, "tied_embeddings": "inputs"},
+        {"attention": {"head_size": 5}, "heads": 3},
+    ],
+)
+@torch.inference_mode()
+def test_steps_of_t5_and_bart_are_teacher_forcing(given: dict[str, Any]) -> None:
+    """Also in the form of the model that searches."""
+    torch.manual_seed(2)
+    sizes = {"layers": 2, "hidden_size": 8, "heads": 2, "ffn_size": 6, "max_length": 20}
+    settings = TransformerSettings.model_validate({**sizes, **given})
+    model = Transformer(settings, 20, 20).eval()
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter) * 0.3)
+    source = Source(torch.tensor([[5, 6, 7, 3], [8, 9, 3, 0]]), torch.tensor([4, 3]))
+    target = torch.tensor([[2, 5, 6, 7], [2, 8, 8, 4]])
+    expected = model.teacher_force(source, target)
+    for one in (model, searched(model)):
+        state = one.start(source)
+        for place in range(4):
+            logits, state = one.step(target[:, place], state)
+            torch.testing.assert_close(logits, expected[:, place], atol=1e-5, rtol=1e-5)

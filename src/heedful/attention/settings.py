@@ -70,6 +70,8 @@ class AttentionSettings(Settings):
     heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
     key_value_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
     """Heads of keys and values, each read by several heads of queries; by default as many."""
+    head_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    """Width of a head; by default, the width of the states divided by ``heads``."""
     latent_size: int | None = Field(None, ge=0, le=MOST_WIDTH)
     """Width of the latent vectors from which all keys and values are projected; 0 for none."""
     rotary_size: int | None = Field(None, ge=2, le=MOST_WIDTH, multiple_of=2)
@@ -193,17 +195,17 @@ class AttentionSettings(Settings):
             raise ValueError(f"kind = '{self.kind}' {_FOR_SELF}")
         self._refuse_past()
         if self.latent_size:
+            self._refuse_head_size()
             return self._latent(dim, role, key_dim=key_dim, bias=bias, max_length=max_length)
         if self.rotary_size is not None and self.latent_size is None:
             raise ValueError("rotary_size is a setting of latent attention: set latent_size, too")
         heads = self.heads or 1
         maps = 2 * heads if self.mixing == "differential" else heads
-        if dim % maps:
-            raise ValueError(f"hidden_size {dim} is not a multiple of heads {maps}")
-        width, of_self = dim // maps, role != "cross"
+        width, of_self = self._width(dim, maps), role != "cross"
         score, normalizer = self._score_and_normalizer(max_length)
         positions = self.positions if of_self and self.positions else NoneSettings()
-        sizes = HeadSizes(width, maps, role == "causal", score.compared(width), dim // heads)
+        values = self.head_size or dim // heads
+        sizes = HeadSizes(width, maps, role == "causal", score.compared(width), values)
         parts: dict[str, Any] = {
             "score": score.build(width, width),
             "normalize": normalizer.build(maps, width),
@@ -217,10 +219,10 @@ class AttentionSettings(Settings):
         if not score.reads_keys:
             _refuse_parts_of_keys(score, parts)
         self._check_selection(role, parts["score"], width)
-        return self._with_parts(dim, layer, bias, parts)
+        return self._with_parts(dim, layer, bias, width, parts)
 
     def _with_parts(
-        self, dim: int, layer: int, bias: bool, parts: dict[str, Any]
+        self, dim: int, layer: int, bias: bool, width: int, parts: dict[str, Any]
     ) -> MultiHeadAttention:
         """The module with its parts, except those that depend on how its heads are combined."""
         heads, key_heads = self.heads or 1, self.key_value_heads
@@ -239,8 +241,30 @@ class AttentionSettings(Settings):
             aggregate=self.join or "projection",
             bias=inner,
             output_bias=inner and self.bias != "query-key-value",
+            head_dim=width,
             **parts,
         )
+
+    def _width(self, dim: int, maps: int) -> int:
+        """The width of a head of so many."""
+        self._refuse_head_size()
+        if self.head_size is None and dim % maps:
+            raise ValueError(f"hidden_size {dim} is not a multiple of heads {maps}")
+        return self.head_size or dim // maps
+
+    def _refuse_head_size(self) -> None:
+        """Raise ValueError if heads of another width are given where the width is fixed."""
+        if self.head_size is None:
+            return
+        if self.latent_size:
+            raise ValueError("attention with latent_size has no head_size; remove one of them")
+        usual = {"mixing": "none", "gate": "none", "join": "projection"}
+        for key, value in usual.items():
+            if getattr(self, key) not in (None, value):
+                raise ValueError(
+                    f"head_size needs {key} = '{value}', not '{getattr(self, key)}': the width of "
+                    "these heads follows from hidden_size"
+                )
 
     def _all(self, bias: bool) -> bool:
         """Whether all projections have a bias, in attention that has no choice for each."""

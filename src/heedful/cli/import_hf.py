@@ -42,7 +42,7 @@ def hf(
         ),
     ] = None,
 ) -> None:
-    """Import a BERT, GPT-2 or Marian model in the Hugging Face layout as a run.
+    """Import a BERT, GPT-2, Marian, T5, BART, mBART or Pegasus model as a run.
 
     Only config.json, safetensors and the tokeniser's files are read. Nothing is executed or
     downloaded.

@@ -7,7 +7,7 @@ document, followed by the number of sentences.
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,12 @@ from heedful.data.vocabulary import Vocabulary
 STARTS_VERSION_1 = "documents.starts"
 
 _SENTENCES_AT_ONCE = 4096
+
+
+class _WithWords(Protocol):
+    """A vocabulary that knows which tokens begin words."""
+
+    def word_starts(self) -> list[int]: ...
 
 
 class EncodedDocuments:
@@ -97,7 +103,7 @@ def write_documents(
     """
     if longest < 2:
         raise ValueError(f"longest={longest} must be at least 2")
-    splitter = _Splitter(vocabulary, longest)
+    splitter = Splitter(vocabulary, longest)
     codecs = {"tokens": columns.tokens(vocabulary.size), "begins": columns.label(2)}
     written = documents_written = 0
     with (
@@ -130,15 +136,21 @@ def write_documents(
         notice(f"{splitter.count:,} lines of more than {longest} tokens were split")
 
 
-class _Splitter:
-    """Splits sentences that are too long, and counts them."""
+class Splitter:
+    """Splits sentences that are too long, if possible at the start of a word, and counts them.
 
-    def __init__(self, vocabulary: Vocabulary, longest: int) -> None:
+    Args:
+        vocabulary: the vocabulary of the sentences.
+        longest: maximum tokens of a part.
+    """
+
+    def __init__(self, vocabulary: _WithWords, longest: int) -> None:
         self.longest = longest
         self.count = 0
         self._starts = frozenset(vocabulary.word_starts())
 
     def cut(self, tokens: list[int]) -> Iterator[list[int]]:
+        """The parts of a sentence, each of at most ``longest`` tokens."""
         self.count += len(tokens) > self.longest
         begin = 0
         while len(tokens) - begin > self.longest:

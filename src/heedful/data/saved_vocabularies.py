@@ -7,6 +7,8 @@ from typing import Any
 from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.data.byte_vocabulary import ByteVocabulary
+from heedful.data.imported_tokenisers import KIND as IMPORTED_PAIR
+from heedful.data.imported_tokenisers import load_imported
 from heedful.data.imported_vocabulary import ImportedVocabulary
 from heedful.data.listed_vocabularies import Characters, Words
 from heedful.data.marian_tokenisers import load_marian
@@ -51,4 +53,6 @@ def load_tokenisers(folder: Path) -> Tokenisers:
     index = read_json(folder / TOKENISERS_INDEX)
     if index.get("kind") == "marian":
         return load_marian(folder, index)
+    if index.get("kind") == IMPORTED_PAIR:
+        return load_imported(folder, index)
     return Tokenisers.load(folder, index)

@@ -29,8 +29,13 @@ FILES = (
 
 _ROLES = ("pad", "unk", "cls", "sep", "mask")
 """The roles of PAD, UNKNOWN, BEGIN, END and the mask in encoders."""
-_ROLES_OF_GPT = ("pad", "unk", "bos", "eos")
-_GPT = (None, None, None, "<|endoftext|>")
+_GENERATING_ROLES = ("pad", "unk", "bos", "eos")
+"""The roles in models that generate texts."""
+_GENERATING = {
+    "bytes": (None, None, None, "<|endoftext|>"),
+    "unigram": ("<pad>", "<unk>", None, "</s>"),
+}
+"""Usual names in models that generate texts."""
 _SWITCHES = (
     "do_lower_case",
     "tokenize_chinese_chars",
@@ -136,10 +141,12 @@ def find_special(
         files: the files of the tokeniser.
         where: the folder, for messages.
         encoder: whether the model is an encoder, whose texts are between ``cls_token`` and
-            ``sep_token``; in GPT-2, ``bos_token`` and ``eos_token`` are used, and there is no mask.
+            ``sep_token``; in models that generate texts, ``bos_token`` and ``eos_token`` are used,
+            and there is no mask.
 
     Raises:
-        UserError: END or, unless the tokeniser is of bytes, BEGIN or UNKNOWN is missing.
+        UserError: END is missing; or, in an encoder whose tokeniser is not of bytes, BEGIN or
+            UNKNOWN.
     """
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
@@ -147,7 +154,8 @@ def find_special(
     roles, usual = _roles_and_names(tokenizer.get_vocab(), family, encoder=encoder)
     names = [settings.get(f"{role}_token", name) for role, name in zip(roles, usual, strict=True)]
     found = [None if name is None else tokenizer.token_to_id(name) for name in names]
-    for symbol in (END,) if family == "bytes" else (UNKNOWN, BEGIN, END):
+    optional = family == "bytes" or roles is _GENERATING_ROLES
+    for symbol in (END,) if optional else (UNKNOWN, BEGIN, END):
         if found[symbol] is None:
             raise UserError(
                 f"{where}: the tokeniser has no {roles[symbol]}_token (such as {usual[symbol]}); "
@@ -163,8 +171,8 @@ def _roles_and_names(
     vocabulary: Mapping[str, int], family: str, *, encoder: bool
 ) -> tuple[Sequence[str], Sequence[str | None]]:
     """The roles of PAD, UNKNOWN, BEGIN, END and the mask, and their usual names."""
-    if family == "bytes" and not encoder:
-        return _ROLES_OF_GPT, _GPT
+    if family in _GENERATING and not encoder:
+        return _GENERATING_ROLES, _GENERATING[family]
     known = _NAMES[family]
     whole = (names for names in known if all(name in vocabulary for name in names))
     return _ROLES, next(whole, known[0])
@@ -242,7 +250,7 @@ def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     # RoBERTa's vocabulary has the symbol of GPT-2, too, as an ordinary token.
     usual = _ROBERTA if all(name in vocabulary for name in _ROBERTA) else ("<|endoftext|>",)
-    given = [settings.get(f"{role}_token") for role in (*_ROLES, *_ROLES_OF_GPT)]
+    given = [settings.get(f"{role}_token") for role in (*_ROLES, *_GENERATING_ROLES)]
     present = dict.fromkeys(name for name in (*given, *usual) if name in vocabulary)
     mask = settings.get("mask_token", usual[-1]) if _has_stripped_mask(files, where) else None
     tokenizer.add_special_tokens(

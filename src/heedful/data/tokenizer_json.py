@@ -27,6 +27,7 @@ METASPACE = "▁"
 """The character that stands for a space in the pieces of a Unigram model."""
 _REPLACED: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
     ({"Regex": " {2,}"}, (" ", METASPACE)),
+    ({"Regex": r"\n"}, (" ",)),
     ({"String": "``"}, ('"',)),
     ({"String": "''"}, ('"',)),
 )

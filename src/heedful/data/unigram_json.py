@@ -61,7 +61,7 @@ def check_charsmap(step: Mapping[str, Any], where: str) -> None:
         texts = content[4 + size :].decode("utf-8").encode("utf-8")
     except (TypeError, ValueError, struct.error, binascii.Error) as error:
         raise UserError(f"{where}: precompiled_charsmap is damaged: {error}") from error
-    if size % 4 or 4 + size > len(content):
+    if not size or size % 4 or 4 + size > len(content):
         raise UserError(f"{where}: precompiled_charsmap is damaged: its trie has {size} bytes")
     longest = max(map(len, texts.split(b"\0")))
     if longest > _LONGEST_CHARACTER:

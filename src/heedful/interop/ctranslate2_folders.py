@@ -22,7 +22,7 @@ from heedful.interop.ctranslate2_facts import (
 )
 from heedful.interop.export_layout import layout_of
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
-from heedful.interop.layouts.marian import refuse_parts
+from heedful.interop.layouts.encoder_decoder import refuse_parts
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import MODEL, Checkpoint, require_shapes
 from heedful.runs.opening import open_run

@@ -14,8 +14,8 @@ from heedful.interop.export_layout import layout_of
 from heedful.interop.exported import GENERATION, Exported
 from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT
+from heedful.interop.pair_models import write_transformer
 from heedful.interop.texts import write_gpt
-from heedful.interop.translators import write_marian
 from heedful.interop.xlnet import write_xlnet
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
@@ -24,7 +24,7 @@ from heedful.tasks.pairs.aligners import runs_of
 LAYOUTS: Mapping[str, Callable[[Any, dict[str, Tensor], str | None], Exported]] = {
     "bert": write_encoder,
     "gpt": write_gpt,
-    "marian": write_marian,
+    "encoder-decoder": write_transformer,
     "xlnet": write_xlnet,
 }
 """Layout → function that writes a run in it; tasks name the layouts that they allow."""

@@ -15,7 +15,9 @@ from heedful.data.vocabularies import save_vocabulary
 from heedful.interop import encoders
 from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
+from heedful.interop.pair_models import read_pair_model
 from heedful.interop.texts import ImportedText, read_gpt, read_llama
+from heedful.interop.translators import Imported as ImportedPairs
 from heedful.interop.translators import read_marian
 from heedful.interop.xlnet import read_xlnet
 from heedful.runs.checkpoints import folder_of, save_checkpoint
@@ -82,7 +84,7 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
     if kind not in _LAYOUTS:
         raise UserError(
             f"{folder / CONFIG}: model_type = '{kind}' is not supported; supported are "
-            f"{', '.join(_LAYOUTS)}"
+            f"{', '.join(sorted(_LAYOUTS))}"
         )
     facts: dict[str, Any] = {
         "format": FORMAT,
@@ -110,8 +112,14 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
 
 
 def _read_marian(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
-    found = read_marian(folder, config)
+    return _of_pairs(read_marian(folder, config))
 
+
+def _read_pair_model(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_pairs(read_pair_model(folder, config))
+
+
+def _of_pairs(found: ImportedPairs) -> _Imported:
     def save(made: Path) -> None:
         found.tokenisers.save(made / "tokeniser")
         for part in ("validation", "test"):
@@ -140,6 +148,7 @@ def _read_llama(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
 
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
     **dict.fromkeys(encoders.LAYOUTS, _read_encoder),
+    **dict.fromkeys(("bart", "mbart", "pegasus", "t5"), _read_pair_model),
     "gpt2": _read_gpt,
     "llama": _read_llama,
     "marian": _read_marian,

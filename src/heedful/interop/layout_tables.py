@@ -7,18 +7,34 @@ from collections.abc import Sequence
 
 from heedful.interop.layouts import (
     albert,
+    bart,
     bert,
     distilbert,
     electra,
     gpt,
     llama,
     marian,
+    pegasus,
     roberta,
+    t5,
     xlnet,
 )
 from heedful.interop.layouts.rows import ExportRow, ImportRow
 
-_DESCRIBED = (bert, roberta, distilbert, albert, electra, xlnet, gpt, llama, marian)
+_DESCRIBED = (
+    bert,
+    roberta,
+    distilbert,
+    albert,
+    electra,
+    xlnet,
+    gpt,
+    llama,
+    marian,
+    t5,
+    bart,
+    pegasus,
+)
 """The layouts, in the order of the tables."""
 _END = "<!-- end -->"
 

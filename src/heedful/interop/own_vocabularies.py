@@ -49,7 +49,7 @@ _HIDDEN = -1e6
 
 
 def tokeniser_files(
-    vocabulary: SavedVocabulary, longest: int, *, around: bool, where: str
+    vocabulary: SavedVocabulary, longest: int, *, around: bool, where: str, after: bool = False
 ) -> dict[str, bytes]:
     """The files of a vocabulary's tokeniser; none, with a notice, if its kind is not supported.
 
@@ -58,6 +58,7 @@ def tokeniser_files(
         longest: maximum tokens of the model.
         around: whether texts are enclosed in BEGIN and END.
         where: the run's path, for messages.
+        after: whether END follows a text, as in the sources and targets of pairs.
     """
     tokenizer = _tokenizer(vocabulary)
     if tokenizer is None:
@@ -75,6 +76,11 @@ def tokeniser_files(
             pair=f"{begin} $A {end} $B:1 {end}:1",
             special_tokens=[(begin, BEGIN), (end, END)],
         )
+    if after:
+        end = names[END]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, END)]
+        )
     said: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,
@@ -85,6 +91,8 @@ def tokeniser_files(
     if around:
         said |= {"cls_token": names[BEGIN], "sep_token": names[END]}
         said["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    elif after:
+        said |= {"eos_token": names[END], "model_input_names": ["input_ids", "attention_mask"]}
     else:
         said |= {"bos_token": names[END], "eos_token": names[END]}
     if vocabulary.mask is not None:

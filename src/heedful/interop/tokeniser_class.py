@@ -18,9 +18,25 @@ _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use ``tokenizer.json`` unchanged."""
 _CLASSES = {
     "wordpiece": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
-    "unigram": ("XLMRobertaTokenizer", "AlbertTokenizer"),
-    "bytes": ("GPT2Tokenizer", "RobertaTokenizer", "Qwen2Tokenizer", "LlamaTokenizer"),
+    "bytes": (
+        "GPT2Tokenizer",
+        "RobertaTokenizer",
+        "BartTokenizer",
+        "Qwen2Tokenizer",
+        "LlamaTokenizer",
+    ),
+    "unigram": ("XLMRobertaTokenizer", "AlbertTokenizer", "T5Tokenizer", "PegasusTokenizer"),
 }
+_USUAL = {
+    "albert": "AlbertTokenizer",
+    "mbart": "MBartTokenizer",
+    "pegasus": "PegasusTokenizer",
+    "t5": "T5Tokenizer",
+}
+"""``model_type`` → the Unigram class that AutoTokenizer takes if the files name none."""
+_UNKNOWN_IDS = {"XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "T5Tokenizer": 2}
+"""Unigram class → its fixed number of the unknown piece; Pegasus looks for the piece."""
+_REPLACED = {" {2,}": "Replace of spaces", r"\n": "Replace of line feeds"}
 _NEEDS_FILE = ("llama", "mistral", "qwen2")
 """Values of ``model_type`` whose tokenisers are not built from vocab.json and merges.txt here."""
 _NORMALIZER = {
@@ -48,6 +64,8 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     family = family_of(tokenizer, where)
     named = settings.get("tokenizer_class") or config.get("tokenizer_class")
     known, kind = _CLASSES[family], config.get("model_type")
+    if named is None and family == "unigram" and kind not in _NEEDS_FILE:
+        named = _USUAL.get(str(kind), "XLMRobertaTokenizer")
     if kind in _NEEDS_FILE and "tokenizer.json" not in files:
         raise UserError(f"{where}: there is no tokenizer.json, which model_type = '{kind}' needs")
     steps = json.loads(tokenizer.to_str())
@@ -69,8 +87,7 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     elif family == "bytes":
         _check_prefix_space(steps["pre_tokenizer"], settings, where)
     else:
-        albert = config.get("model_type") == "albert" if named is None else "Albert" in str(named)
-        _check_unigram(steps, settings, albert, where)
+        _check_unigram(steps, settings, str(named).removesuffix("Fast"), where)
 
 
 def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
@@ -104,25 +121,45 @@ def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], wh
 
 
 def _check_unigram(
-    steps: Mapping[str, Any], settings: Mapping[str, Any], albert: bool, where: str
+    steps: Mapping[str, Any], settings: Mapping[str, Any], named: str, where: str
 ) -> None:
-    """Compare the steps with those that the classes of XLM-R, or of ALBERT, build."""
-    wanted = _albert_normalizers(settings) if albert else []
+    """Compare the steps with those that the class ``named`` builds.
+
+    A map of characters is taken from the file.
+    """
     found = _types(steps["normalizer"], "normalizers")
-    # A map of characters is taken from the file; several spaces are one in either case.
-    own = [kind for kind in found if kind not in ("Precompiled", "Replace of spaces")]
+    own = [kind for kind in found if kind != "Precompiled"]
+    _check_metaspace(steps["pre_tokenizer"], settings, named, where)
+    wanted: list[str] = []
+    if named == "PegasusTokenizer":
+        lines = [] if "Precompiled" in found else ["Replace of line feeds"]
+        wanted = [*lines, "Replace of spaces"]
+    else:  # words are split at white space, so that several spaces are one in either case
+        own = [kind for kind in own if kind != "Replace of spaces"]
+    if named == "AlbertTokenizer":
+        wanted = _albert_normalizers(settings)
     if own != wanted:
         raise _differ(where, f"normalizers {wanted}", f"normalizers {own}")
-    split = _types(steps["pre_tokenizer"], "pretokenizers")
-    if split != ["WhitespaceSplit", "Metaspace"]:
-        raise _differ(where, "WhitespaceSplit and Metaspace", f"pre_tokenizer {split}")
-    scheme = "always" if settings.get("add_prefix_space", True) else "never"
-    given = steps["pre_tokenizer"]["pretokenizers"][1]["prepend_scheme"]
+    found_id = steps["model"]["unk_id"]
+    unknown = _UNKNOWN_IDS.get(named, found_id)
+    if found_id != unknown:
+        raise _differ(where, f"unk_id = {unknown}", f"unk_id = {found_id}")
+
+
+def _check_metaspace(
+    step: Mapping[str, Any], settings: Mapping[str, Any], named: str, where: str
+) -> None:
+    """Compare how a Unigram tokeniser splits words with how the class ``named`` does."""
+    pegasus, t5 = named == "PegasusTokenizer", named == "T5Tokenizer"
+    wanted = ["Metaspace"] if pegasus else ["WhitespaceSplit", "Metaspace"]
+    split = _types(step, "pretokenizers")
+    if split != wanted:
+        raise _differ(where, " and ".join(wanted), f"pre_tokenizer {split}")
+    always = pegasus or t5 or settings.get("add_prefix_space", True)
+    scheme = "always" if always else "never"
+    given = step.get("pretokenizers", [step])[-1]["prepend_scheme"]
     if given != scheme:
         raise _differ(where, f'prepend_scheme = "{scheme}"', f'prepend_scheme = "{given}"')
-    unknown = 1 if albert else 3
-    if steps["model"]["unk_id"] != unknown:
-        raise _differ(where, f"unk_id = {unknown}", f"unk_id = {steps['model']['unk_id']}")
 
 
 def _albert_normalizers(settings: Mapping[str, Any]) -> list[str]:
@@ -135,8 +172,8 @@ def _types(step: Mapping[str, Any] | None, inner: str) -> list[str]:
     """The types of the steps of a sequence, or of a single step."""
     steps = [] if step is None else step.get(inner, [step])
     return [
-        "Replace of spaces"
-        if one["type"] == "Replace" and one["pattern"] == {"Regex": " {2,}"}
+        _REPLACED.get(one["pattern"].get("Regex"), "Replace")
+        if one["type"] == "Replace"
         else str(one["type"])
         for one in steps
     ]

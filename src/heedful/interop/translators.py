@@ -38,7 +38,7 @@ class Imported(NamedTuple):
     """The parts of an imported run."""
 
     recipe: PairRecipe
-    tokenisers: MarianTokenisers
+    tokenisers: Tokenisers
     weights: dict[str, Tensor]
 
 

@@ -170,9 +170,9 @@ def sample_rows(rows: int, length: int) -> Tensor:
 
 
 def require_one_vocabulary(tied: str, source: int, target: int) -> None:
-    """Raise ValueError if all embeddings are tied, but the vocabularies differ in size."""
-    if tied == "all" and source != target:
+    """Raise ValueError if both sides share embeddings, but the vocabularies differ in size."""
+    if tied in ("all", "inputs") and source != target:
         raise ValueError(
-            "model.tied_embeddings = 'all' requires one vocabulary for both sides "
+            f"model.tied_embeddings = '{tied}' requires one vocabulary for both sides "
             "(tokeniser.joint = true); use model.tied_embeddings = 'output' or 'none'"
         )

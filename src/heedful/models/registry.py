@@ -79,7 +79,7 @@ class PairSettings(ModelSettings):
     @property
     def needs_one_vocabulary(self) -> bool:
         """Whether source and target must have the same vocabulary."""
-        return bool(getattr(self, "tied_embeddings", "none") == "all")
+        return getattr(self, "tied_embeddings", "none") in ("all", "inputs")
 
     @property
     def learns_by_reward(self) -> bool:

@@ -8,138 +8,26 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V 
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Self, TypeVar
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from heedful.attention import Memory
+from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import causal, padding
-from heedful.attention.positions import AddedPositions, PositionSettings
-from heedful.attention.settings import AttentionSettings, Role
-from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
+from heedful.attention.positions import AddedPositions
+from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.source_memories import SourceMemories
-from heedful.layers.transformer import (
-    Activation,
-    BlockOptions,
-    DecoderLayer,
-    EncoderLayer,
-    layer_caches,
-)
-from heedful.models.attention_settings import PairAttentionSettings, check_layers, without_added
+from heedful.layers.transformer import DecoderLayer, EncoderLayer, build_norm, layer_caches
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
-from heedful.models.registry import PairSettings
+from heedful.models.transformer_settings import TransformerSettings
 
-SIZES: dict[str, dict[str, int]] = {
-    "tiny": {"layers": 4, "hidden_size": 128, "ffn_size": 256, "heads": 4},
-    "base": {"layers": 6, "hidden_size": 512, "ffn_size": 2048, "heads": 8},
-    "big": {"layers": 6, "hidden_size": 1024, "ffn_size": 4096, "heads": 16},
-}
+__all__ = ["Transformer", "TransformerSettings", "TransformerState"]
 
-
-_ROLES: dict[Literal["encoder", "decoder", "cross"], Role] = {
-    "encoder": "self",
-    "decoder": "causal",
-    "cross": "cross",
-}
-
-
-class TransformerSettings(PairSettings):
-    """Sizes and options of a Transformer; ``size`` sets the other defaults."""
-
-    renamed: ClassVar[dict[str, str]] = {
-        "dim": "hidden_size",
-        "inner": "ffn_size",
-        "inner_dropout": "ffn_dropout",
-        "decoder_inner": "decoder_ffn_size",
-        "scaled": "scale_embeddings",
-        "tied": "tied_embeddings",
-    }
-    kind: Literal["transformer"] = "transformer"
-    size: Literal["tiny", "base", "big"] | None = None
-    layers: int = Field(ge=1, le=MOST_LAYERS)
-    hidden_size: int = Field(ge=2, le=MOST_WIDTH, multiple_of=2)
-    ffn_size: int = Field(ge=1, le=MOST_WIDTH)
-    heads: int = Field(ge=1, le=MOST_WIDTH)
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    ffn_dropout: float = Field(0.0, ge=0, lt=1)
-    pre_norm: bool = False
-    positions: PositionSettings = PositionSettings.model_validate("sinusoidal")
-    tied_embeddings: Literal["all", "output", "none"] = "all"
-    max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
-    activation: Activation = "relu"
-    scale_embeddings: bool = True
-    """Whether embeddings are multiplied by √hidden_size, as in the paper."""
-    output_bias: bool = False
-    """Whether logits have a fixed bias that is not trained; zeros unless loaded."""
-    decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
-    """``layers`` by default; the next two settings likewise."""
-    decoder_ffn_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
-    decoder_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
-    attention: PairAttentionSettings = PairAttentionSettings()
-    copy_source: Literal[False, True, "only"] = False
-    """Whether tokens of the source can be copied (:mod:`heedful.models.copying`), or are the only
-    outputs (:mod:`heedful.models.pointing`)."""
-
-    @property
-    def needs_one_vocabulary(self) -> bool:
-        return bool(self.copy_source) or super().needs_one_vocabulary
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_size(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            given = without_added(given)
-            size = given.get("size") or ("tiny" if "layers" not in given else None)
-            if size in SIZES:
-                return {**SIZES[size], **given, "size": _size_if_true(size, given)}
-        return given
-
-    @model_validator(mode="after")
-    def _heads_divide_dim(self) -> "TransformerSettings":
-        for heads in (self.heads, self.decoder_heads):
-            if heads is not None and self.hidden_size % heads:
-                raise ValueError(
-                    f"hidden_size {self.hidden_size} is not a multiple of heads {heads}"
-                )
-        if self.copy_source == "only" and self.tied_embeddings == "none":
-            raise ValueError(
-                "copy_source = 'only' has no output matrix that could be of its own: set "
-                "tied_embeddings = 'all' or 'output'"
-            )
-        for part, role in _ROLES.items():
-            check_layers(self.attention_of(part), self.hidden_size, role, self.max_length)
-        return self
-
-    def attention_of(self, part: Literal["encoder", "decoder", "cross"]) -> list[AttentionSettings]:
-        """The attention of each layer of a part."""
-        own = AttentionSettings(
-            heads=self.heads if part == "encoder" else self.decoder_heads or self.heads,
-            dropout=self.attention_dropout,
-            positions=self.positions if self.positions.relative else None,
-        )
-        layers = self.layers if part == "encoder" else self.decoder_layers or self.layers
-        return self.attention.of_part(part, [own] * layers)
-
-
-def _size_if_true(size: str, given: dict[str, Any]) -> str | None:
-    """The name of the size, or None if some of its values are overridden.
-
-    Raises:
-        ValueError: all of its values are given and one contradicts it.
-    """
-    other = [key for key, number in SIZES[size].items() if given.get(key, number) != number]
-    if other and SIZES[size].keys() <= given.keys():
-        raise ValueError(
-            f"size '{size}' and {other[0]} = {given[other[0]]} contradict each other; leave one "
-            "of them out"
-        )
-    return None if other else size
+Layer = EncoderLayer | DecoderLayer
 
 
 @dataclass
@@ -182,23 +70,16 @@ class Transformer(PairModel):
         self.target_embedding = token_embedding(target_vocabulary, dim)
         self.source_embedding = (
             self.target_embedding
-            if settings.tied_embeddings == "all"
+            if settings.tied_embeddings in ("all", "inputs")
             else token_embedding(source_vocabulary, dim)
         )
         self.output = None
-        if settings.tied_embeddings == "none":
+        if settings.tied_embeddings in ("none", "inputs"):
             self.output = nn.Linear(dim, target_vocabulary, bias=False)
             nn.init.normal_(self.output.weight, std=dim**-0.5)
         self.source_positions = self._positions()
         self.target_positions = self._positions()
-        options = BlockOptions(
-            dim,
-            settings.ffn_size,
-            settings.dropout,
-            settings.ffn_dropout,
-            settings.pre_norm,
-            settings.activation,
-        )
+        options = settings.block_options()
         of_decoder = options._replace(inner=settings.decoder_ffn_size or settings.ffn_size)
         self.encoder = nn.ModuleList(
             EncoderLayer(options, own, number=number)
@@ -211,27 +92,67 @@ class Transformer(PairModel):
                 1,
             )
         )
-        self.encoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
+        if settings.share_positions:
+            for layers in (self.encoder, self.decoder):
+                _share_positions(layers)
+        self.source_norm = _norm(settings, settings.embedding_norm)
+        self.target_norm = _norm(settings, settings.embedding_norm)
+        self.encoder_norm = _norm(settings, settings.pre_norm)
+        self.decoder_norm = _norm(settings, settings.pre_norm)
+        if settings.initialisation == "t5":
+            self._initialise_as_t5()
         self.dropout = Dropout(settings.dropout)
         bias = torch.zeros(target_vocabulary) if settings.output_bias else None
         self.register_buffer("bias", bias)
+
+    def _initialise_as_t5(self) -> None:
+        """Draw weights as T5 does: normal, with the variance 1 / inputs of each matrix.
+
+        The variance of embeddings is 1. That of query projections is also divided by the width of a
+        head, because T5's dot products are not.
+        """
+        dim = self.settings.hidden_size
+        for name, weight in self.named_parameters():
+            if name.endswith("embedding.weight"):
+                nn.init.normal_(weight)
+                nn.init.zeros_(weight[PAD].detach())
+            elif name.endswith("positions.table.weight"):
+                nn.init.normal_(weight, std=dim**-0.5)
+            elif weight.dim() == 2:
+                nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+        for layer in (*self.encoder, *self.decoder):
+            for part in layer.modules():
+                if isinstance(part, MultiHeadAttention):
+                    std = (dim * part.head_dim) ** -0.5
+                    nn.init.normal_(part.query_projection.weight, std=std)
 
     def _positions(self) -> AddedPositions:
         settings = self.settings
         return settings.positions.build_added(settings.hidden_size, settings.max_length)
 
-    def _embed(
-        self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int | Tensor = 0
-    ) -> Tensor:
-        """``[B, L] -> [B, L, D]``; the factor √D is from section 3.4."""
-        scale = math.sqrt(self.settings.hidden_size) if self.settings.scale_embeddings else 1.0
-        embedded: Tensor = self.dropout(positions(table(tokens) * scale, first))
-        return embedded
+    def _embed_source(self, tokens: Tensor) -> Tensor:
+        """``[B, S] -> [B, S, D]``; the factor √D is from section 3.4."""
+        embedded = self.source_positions(self.source_embedding(tokens) * self._scale())
+        result: Tensor = self.dropout(self.source_norm(embedded))
+        return result
+
+    def _embed_target(self, tokens: Tensor, first: int | Tensor = 0) -> Tensor:
+        """As :meth:`_embed_source`, for target tokens at positions ``first, first + 1, …``."""
+        embedded = self.target_positions(self.target_embedding(tokens) * self._scale(), first)
+        result: Tensor = self.dropout(self.target_norm(embedded))
+        return result
+
+    def _scale(self) -> float:
+        return math.sqrt(self.settings.hidden_size) if self.settings.scale_embeddings else 1.0
+
+    def _finished(self, hidden: Tensor) -> Tensor:
+        """The states ``[.., D]`` that the output matrix reads, from those of the last layer."""
+        states: Tensor = self.decoder_norm(hidden)
+        return states * self.settings.hidden_size**-0.5 if self.settings.scale_output else states
 
     def read_source(self, source: Source) -> tuple[Tensor, Tensor]:
         """The encoder's output ``[B, S, D]`` and the mask of the source ``[B, 1, 1, S]``."""
-        hidden = self._embed(source.tokens, self.source_embedding, self.source_positions)
+        hidden = self._embed_source(source.tokens)
         batch, length = source.tokens.shape
         mask = padding(source.lengths).dense((batch, 1, 1, length), hidden.device)
         return self.encode_vectors(hidden, mask), mask
@@ -267,17 +188,16 @@ class Transformer(PairModel):
         return [f"decoder.{number}" for number in range(len(self.decoder))]
 
     def read_layer(self, states: Tensor) -> Tensor:
-        return self.logits(self.decoder_norm(states))
+        return self.logits(self._finished(states))
 
     def decode(self, encoded: Tensor, source_mask: Tensor | None, target_in: Tensor) -> Tensor:
         """The states ``[B, T, D]`` that predict each next token, from :meth:`read_source`."""
         memories = self.memories(encoded)
-        hidden = self._embed(target_in, self.target_embedding, self.target_positions)
+        hidden = self._embed_target(target_in)
         # Padding is at the end of a target, so the causal mask hides it as well.
         for layer, memory in zip(self.decoder_layers(), memories, strict=True):
             hidden = layer(hidden, causal(), memory, source_mask)
-        result: Tensor = self.decoder_norm(hidden)
-        return result
+        return self._finished(hidden)
 
     @property
     def output_table(self) -> Tensor:
@@ -318,14 +238,12 @@ class Transformer(PairModel):
     def advance(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:
         """States ``[N, D]`` after the last ``tokens [N]``, and the state after them."""
         place = state.caches.position
-        hidden = self._embed(
-            tokens.unsqueeze(1), self.target_embedding, self.target_positions, first=place
-        )
+        hidden = self._embed_target(tokens.unsqueeze(1), first=place)
         for layer, (memory, mask), cache in zip(
             self.decoder_layers(), state.sources.read(), state.caches, strict=True
         ):
             hidden = layer(hidden, None, memory, mask, cache)
-        return self.decoder_norm(hidden).squeeze(1), state
+        return self._finished(hidden).squeeze(1), state
 
     @property
     def alignment(self) -> AlignmentSource:
@@ -342,3 +260,24 @@ class Transformer(PairModel):
             axes[f"decoder.{layer}.self_attention"] = ("target", "target")
             axes[f"decoder.{layer}.cross_attention"] = ("target", "source")
         return axes
+
+
+def _norm(settings: TransformerSettings, present: bool) -> nn.Module:
+    return build_norm(settings.block_options()) if present else nn.Identity()
+
+
+def _share_positions(layers: nn.ModuleList) -> None:
+    """Give the self-attention of all layers the positions of the first layer.
+
+    Raises:
+        ValueError: a layer has positions of another kind, or none.
+    """
+    modules = [layer.self_attention for layer in layers if isinstance(layer, Layer)]
+    first = getattr(modules[0], "positions", None)
+    for module in modules:
+        own = getattr(module, "positions", None)
+        if first is None or repr(own) != repr(first):
+            raise ValueError(
+                "model.share_positions = true: all layers need the same relative positions"
+            )
+        module.positions = first

@@ -44,7 +44,8 @@ class ModuleProgram:
 
     def __init__(self, layers: Sequence[Block], embedding: Embedding) -> None:
         known = (nn.Linear, Int8Linear, Bfloat16Linear)
-        if any(type(one.feed_forward.expand) not in known for one in layers):
+        networks = [layer.feed_forward for layer in layers]
+        if any(type(one.expand) not in known or one.gate is not None for one in networks):
             raise NotFusedError
         self._attentions = [part for layer in layers for part in _attentions(layer)]
         widths = [(part.heads + 2 * part.key_heads) * part.head_dim for part in self._attentions]

@@ -96,8 +96,11 @@ def _table(positions: AddedPositions) -> Tensor | None:
 
 
 def searched_transformer(model: Transformer) -> FusedTransformer | Transformer:
-    """The fused form, if the kernel supports the model's positions."""
+    """The fused form, if the kernel supports the model's embeddings and outputs."""
     known = (
-        _table(model.source_positions) is not None and _table(model.target_positions) is not None
+        _table(model.source_positions) is not None
+        and _table(model.target_positions) is not None
+        and not model.settings.embedding_norm
+        and not model.settings.scale_output
     )
     return FusedTransformer(model) if known else model

@@ -63,7 +63,9 @@ def prepare_run(
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
     held_out = {part: corpus.held_out(part) for part in HELD_OUT}
     corpus.near = NearDuplicates(pair.source for pairs in held_out.values() for pair in pairs)
-    tokenisers = _tokenisers(recipe, corpus, start)
+    tokenisers = given_tokenisers(recipe, start) or Tokenisers.train(
+        corpus.training, recipe.tokeniser, seed=recipe.seed
+    )
     left_out: Counter[str] = Counter()
     train_pairs = _encode(path / "data" / "train", recipe, corpus, tokenisers, left_out)
     tokenisers.save(path / "tokeniser")
@@ -98,14 +100,12 @@ def prepare_run(
     return open_pair_run(path)
 
 
-def _tokenisers(recipe: PairRecipe, corpus: "_Corpus", start: Start | None) -> Tokenisers:
-    """Those of the run to start from, or of the teacher; otherwise trained on the corpus."""
+def given_tokenisers(recipe: PairRecipe, start: Start | None) -> Tokenisers | None:
+    """Those of the run to start from, or of the teacher; None if there is neither."""
     if start is not None:
         return start_tokenisers(start)
     teacher = teacher_of(recipe)
-    if teacher is not None:
-        return open_pair_run(teacher.path).tokenisers()
-    return Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
+    return None if teacher is None else open_pair_run(teacher.path).tokenisers()
 
 
 def _encode(

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.data.batching import FEWEST, Batch, TokenBatches
+from heedful.data.batching import FEWEST, Batch, StoreBatches
 from heedful.data.examples import Pair
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.translator import Translator
@@ -31,7 +31,7 @@ class PairTask(Generic[M]):
     def __init__(
         self,
         model: M,
-        train: TokenBatches,
+        train: StoreBatches[Batch],
         validation: Sequence[Pair],
         translator: Translator,
         *,

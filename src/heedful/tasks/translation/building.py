@@ -4,6 +4,7 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import once
+from heedful.data.batching import Batch, StoreBatches
 from heedful.inference.translator import Translator
 from heedful.models import PairModel
 from heedful.tasks.pairs.building import (
@@ -20,7 +21,12 @@ from heedful.training.protocol import Task
 
 
 def build_task(
-    run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
+    run: PairRun,
+    model: PairModel,
+    training: TrainingSettings,
+    device: torch.device,
+    precision: str,
+    batches: StoreBatches[Batch] | None = None,
 ) -> Task:
     """The task for the training loop.
 
@@ -31,6 +37,7 @@ def build_task(
             the run was started.
         device: where to compute.
         precision: precision of matrix products in training.
+        batches: the training batches; those of the run's pairs if None.
     """
     if training.compares_outputs and type(model).losses is not PairModel.losses:
         raise UserError(
@@ -40,7 +47,7 @@ def build_task(
     evaluation = run.recipe.evaluation
     task = TranslationTask(
         model,
-        train_batches(run, training),
+        train_batches(run, training) if batches is None else batches,
         run.pairs("validation"),
         Translator(
             [model],

@@ -20,7 +20,7 @@ class TextToTextSpec(PairSpec):
 
     does = "translates"
     exporters: Mapping[str, Mapping[str, str]] = {
-        "huggingface": {"transformer": "marian"},
+        "huggingface": {"transformer": "encoder-decoder"},
         "ctranslate2": {"transformer": "transformer"},
         "onnx": {"transformer": "translator"},
     }

@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.attention import watch
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
-from heedful.data.batching import Batch, TokenBatches
+from heedful.data.batching import Batch, StoreBatches
 from heedful.data.examples import Pair
 from heedful.decoding import SearchOptions
 from heedful.evaluation.metrics import perplexity, score_corpus
@@ -51,7 +51,7 @@ class TranslationTask(PairTask[PairModel]):
     def __init__(
         self,
         model: PairModel,
-        train: TokenBatches,
+        train: StoreBatches[Batch],
         validation: Sequence[Pair],
         translator: Translator,
         *,

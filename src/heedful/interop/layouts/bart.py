@@ -1,0 +1,200 @@
+"""BART's and mBART's layouts: learned positions, and a norm of the embeddings.
+
+Lewis et al. 2020, "BART: Denoising Sequence-to-Sequence Pre-training"; its layers are post-norm.
+Liu et al. 2020, "Multilingual Denoising Pre-training"; mBART's layers are pre-norm, with a norm at
+the end of the encoder and of the decoder.
+
+The first two rows of the tables of positions are not used. A target of BART begins with its end
+symbol. heedful's BEGIN has a row of its own, which is a copy of that of END. If training has made
+the two different, the export adds a row to the table, and ``decoder_start_token_id`` names it.
+Shapes: V symbols of heedful, W rows of the file's table, D width.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_POSITIONS
+from heedful.basics.symbols import BEGIN, END
+from heedful.data.imported_vocabulary import count_rows
+from heedful.interop.fields import Fields
+from heedful.interop.layouts.encoder_decoder import (
+    layer_entries,
+    logits_bias,
+    norm_entries,
+    read_sizes,
+    refuse_parts,
+    with_prefix,
+    written_sizes,
+)
+from heedful.interop.layouts.entries import (
+    NEVER,
+    Conversion,
+    Entry,
+    Places,
+    symbols,
+    to_external,
+    to_heedful,
+)
+from heedful.interop.layouts.rows import ExportRow, ImportRow
+from heedful.models.transformer import TransformerSettings
+
+IMPORTED = (
+    ImportRow(
+        ("bart", "mbart"),
+        (
+            "BartForConditionalGeneration",
+            "MBartForConditionalGeneration",
+            "BartModel",
+            "MBartModel",
+        ),
+        "text-to-text",
+        "`heedful translate`, `view`, `serve`, `--start-from`",
+    ),
+)
+EXPORTED = (
+    ExportRow(
+        "encoder-decoder",
+        "Transformer with learned positions",
+        "`BartForConditionalGeneration`; pre-norm: `MBartForConditionalGeneration`",
+        '`embedding_norm = true`, `tied_embeddings = "all"`',
+    ),
+)
+_UNUSED = 2
+"""Rows of a table of positions before that of position 0."""
+_ELSEWHERE = """
+vocab_size pad_token_id eos_token_id bos_token_id decoder_start_token_id forced_eos_token_id
+forced_bos_token_id num_hidden_layers classif_dropout classifier_dropout add_bias_logits
+extra_pos_embeddings
+"""
+_ALIASES = (
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+
+
+def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
+    """heedful's settings for a configuration.
+
+    Raises:
+        UserError: a field is not supported; the message has its name and value.
+    """
+    fields = Fields(config, where)
+    dim = fields.count("d_model")
+    if dim % 2:
+        raise fields.refuse("d_model", "odd widths are not supported")
+    of_mbart = config.get("model_type") == "mbart"
+    settings = TransformerSettings(
+        **read_sizes(fields, dim),
+        pre_norm=of_mbart,
+        positions="learned",
+        max_length=fields.count("max_position_embeddings", least=2, most=MOST_POSITIONS),
+        scale_embeddings=fields.flag("scale_embedding", default=False),
+        embedding_norm=True,
+        output_bias=True,
+    )
+    for name in ("is_encoder_decoder", "normalize_embedding", "tie_word_embeddings"):
+        fields.require(name, True)
+    for name in ("normalize_before", "add_final_layer_norm"):
+        fields.require(name, of_mbart)
+    for name in ("is_decoder", "static_position_embeddings"):
+        fields.require(name, False)
+    fields.ignore(_ELSEWHERE.split())
+    fields.finish()
+    return settings
+
+
+def config_of(settings: TransformerSettings) -> dict[str, Any]:
+    """The configuration for heedful's settings, without vocabulary sizes.
+
+    Raises:
+        UserError: the layouts do not support a setting; the message has its name.
+    """
+    name = "mBART" if settings.pre_norm else "BART"
+    if not settings.embedding_norm or settings.positions.name != "learned":
+        raise UserError(
+            f"model.positions = '{settings.positions}' with model.embedding_norm = "
+            f"{str(settings.embedding_norm).lower()}: {name} has learned positions and a norm of "
+            "the embeddings; train with --set model.positions=learned --set "
+            "model.embedding_norm=true"
+        )
+    refuse_parts(settings, embedding_norm=True)
+    if settings.tied_embeddings != "all":
+        raise UserError(
+            f"model.tied_embeddings = '{settings.tied_embeddings}': {name} has one table for both "
+            "sides and the output; train with --set model.tied_embeddings=all"
+        )
+    return {
+        "model_type": name.lower(),
+        "architectures": [f"{'MBart' if settings.pre_norm else 'Bart'}ForConditionalGeneration"],
+        "is_encoder_decoder": True,
+        **written_sizes(settings),
+        "max_position_embeddings": settings.max_length,
+        "scale_embedding": settings.scale_embeddings,
+        "tie_word_embeddings": True,
+    }
+
+
+def import_tensors(
+    tensors: Mapping[str, Tensor], settings: TransformerSettings, places: Places, where: str
+) -> dict[str, Tensor]:
+    """Convert a file's tensors to those of heedful's Transformer.
+
+    Raises:
+        UserError: a tensor is missing, unknown or has another shape.
+    """
+    found = to_heedful(_entries(settings, places), with_prefix(tensors), where)
+    if places[BEGIN] is None:
+        found["target_embedding.weight"][BEGIN] = found["target_embedding.weight"][END]
+    return found
+
+
+def export_tensors(
+    tensors: Mapping[str, Tensor], settings: TransformerSettings, places: Places
+) -> tuple[dict[str, Tensor], int | None]:
+    """Convert the tensors of heedful's Transformer to those of the layout.
+
+    Returns:
+        The tensors, and the row that targets begin with.
+    """
+    given = dict(tensors)
+    given.setdefault("bias", torch.zeros(len(places)))
+    found = to_external(_entries(settings, places), given)
+    table = given["target_embedding.weight"]
+    if places[BEGIN] is not None:
+        return found, places[BEGIN]
+    if torch.equal(table[BEGIN], table[END]):
+        return found, places[END]
+    shared, bias = "model.shared.weight", "final_logits_bias"
+    found[shared] = torch.cat([found[shared], table[BEGIN : BEGIN + 1]])
+    found[bias] = torch.cat([found[bias], found[bias].new_full((1, 1), NEVER)], 1)
+    return found, count_rows(places)
+
+
+def _entries(settings: TransformerSettings, places: Places) -> list[Entry]:
+    dim = settings.hidden_size
+    table = Entry(
+        "model.shared.weight",
+        (count_rows(places), dim),
+        ("target_embedding.weight",),
+        symbols(places),
+        _ALIASES,
+    )
+    positions = Conversion(
+        lambda external: external[_UNUSED:],
+        lambda internal: torch.cat([internal.new_zeros(_UNUSED, dim), internal]),
+    )
+    found = [table, logits_bias(places), *layer_entries(settings)]
+    for side, internal in (("encoder", "source"), ("decoder", "target")):
+        name = f"model.{side}.embed_positions.weight"
+        shape = (settings.max_length + _UNUSED, dim)
+        found.append(Entry(name, shape, (f"{internal}_positions.table.weight",), positions))
+        norm = f"model.{side}.layernorm_embedding"
+        found += norm_entries(norm, f"{internal}_norm", dim, None)
+        if settings.pre_norm:
+            found += norm_entries(f"model.{side}.layer_norm", f"{side}_norm", dim, None)
+    return found
