@@ -78,8 +78,15 @@ def translator(folder: Path, **model: Any) -> Path:
     recipe = {
         "data": {"train": ["source.txt", "target.txt"], "max_tokens": 30},
         "tokeniser": {"vocabulary_size": 340},
-        "model": {"layers": 2, "hidden_size": 16, "heads": 2, "ffn_size": 16, **model},
-        "training": {**LOOP, "max_steps": 40, "validate_every": 40, "checkpoint_every": 40},
+        "model": {
+            "layers": 2,
+            "hidden_size": 16,
+            "heads": 2,
+            "ffn_size": 16,
+            "dropout": 0.0,
+            **model,
+        },
+        "training": {**LOOP, "max_steps": 80, "validate_every": 80, "checkpoint_every": 80},
     }
     assert heedful.train(recipe, out, data=folder)
     return out
@@ -88,7 +95,6 @@ def translator(folder: Path, **model: Any) -> Path:
 @pytest.mark.parametrize(
     "model",
     [
-        {"max_length": 40},
         {"max_length": 40, "pre_norm": False, "positions": "rotary"},
         {"max_length": 40, "positions": "learned", "decoder_layers": 1},
     ],
@@ -110,7 +116,7 @@ def test_a_loop_over_the_step_translates_as_heedful(folder: Path, model: dict[st
     past = [np.zeros((len(rows), about["heads"], 0, width), np.float32)] * (2 * about["layers"])
     last, made = np.full(len(rows), BEGIN), [[] for _ in rows]  # type: ignore[var-annotated]
     ended = np.zeros(len(rows), bool)
-    while not ended.all() and past[0].shape[2] < 30:
+    while not ended.all() and past[0].shape[2] < about["max_length"] - 1:
         logits, *past = step.run(
             None, dict(zip(inputs, [last, lengths, *memories, *past], strict=True))
         )
