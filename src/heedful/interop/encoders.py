@@ -92,7 +92,7 @@ def read_encoder(
     if shape.heads.get("classification") == 1:
         raise UserError(
             f"{where}: the classifier has one output (num_labels = 1), so it predicts a number; "
-            "regression is not supported: import a classifier with at least two classes"
+            "such heads are not imported: import a classifier with at least two classes"
         )
     for head in ("classification", "tagging"):
         if head in shape.heads:

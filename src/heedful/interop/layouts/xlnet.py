@@ -259,5 +259,5 @@ def require_classes(shape: XLNetShape, where: str) -> None:
     if shape.head == "classification" and shape.classes == 1:
         raise UserError(
             f"{where}: the classifier has one output (num_labels = 1), so it predicts a number; "
-            "regression is not supported: import a classifier with at least two classes"
+            "such heads are not imported: import a classifier with at least two classes"
         )

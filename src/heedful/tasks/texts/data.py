@@ -210,8 +210,8 @@ def require_classes(labelled: Counter[str], files: str) -> None:
     whole = numeric and all(float(label).is_integer() for label in labelled)
     if numeric and not whole and many > _MOST_REAL_LABELS:
         raise UserError(
-            f"{files}: the labels are {many:,} different real numbers; regression is not "
-            "supported: choose another label column, or group the numbers into classes"
+            f"{files}: the labels are {many:,} different real numbers; predict them with "
+            'task = "regression" (--task regression), or group the numbers into classes'
         )
     if many > _MOST_DISTINCT_LABELS and 2 * many > number:
         raise UserError(
