@@ -26,7 +26,7 @@ import torch
 from corpus import Corpus, prepare_corpus
 from heedful.kernels.additive import additive_scores
 from heedful.kernels.additive_selection import Kernel, use_kernel
-from heedful.models.transformer import SIZES, TransformerSettings
+from heedful.models.transformer_settings import SIZES, TransformerSettings
 from reporting import table
 from sizes import Size
 from train_peers import write_texts

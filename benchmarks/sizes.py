@@ -7,7 +7,7 @@ T target tokens, K hypotheses.
 
 from typing import NamedTuple
 
-from heedful.models.transformer import SIZES as NAMED
+from heedful.models.transformer_settings import SIZES as NAMED
 
 
 class Size(NamedTuple):
