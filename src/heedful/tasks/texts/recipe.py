@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from torch import nn
@@ -15,9 +15,7 @@ from heedful.models.bert import BertSettings
 from heedful.models.registry import kind_of
 from heedful.runs.settings import (
     FileSettings,
-    LoopSettings,
     Recipe,
-    TeacherSettings,
     VectorSettings,
 )
 from heedful.tasks.texts.data import (
@@ -28,6 +26,16 @@ from heedful.tasks.texts.data import (
     TaggedData,
 )
 from heedful.tasks.texts.masking_settings import MaskingSettings
+from heedful.tasks.texts.training_settings import (
+    ClassificationTraining,
+    LanguageTraining,
+    MaskedTraining,
+    RegressionTraining,
+    SeveralTraining,
+    TaggingTraining,
+    TextTrainingSettings,
+    choices,
+)
 
 __all__ = [
     "ClassificationHead",
@@ -53,42 +61,6 @@ __all__ = [
 ]
 
 
-class TextTrainingSettings(LoopSettings):
-    """How encoders and language models are trained."""
-
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
-    penalty: float = Field(0.0, ge=0)
-    """Weight of the penalty ``‖AAᵀ − I‖²`` on each example's hops (structured self-attention)."""
-    layer_decay: float = Field(1.0, gt=0, le=1)
-    """Ratio of the learning rate of each layer to that of the layer above."""
-    unfreeze_every: int | None = Field(None, ge=1)
-    """Train only the head at first, and unfreeze one more layer, from the top, every N steps."""
-    schedule: Literal[
-        "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
-    ] = "linear"
-    betas: tuple[float, float] = (0.9, 0.999)
-    consistency: float = Field(0.0, ge=0)
-    """Weight α of the divergence of two passes with different dropout (R-Drop); 0 for one pass."""
-    teacher: TeacherSettings | None = None
-    """The run to distil."""
-
-    @model_validator(mode="after")
-    def _one_comparison(self) -> Self:
-        if self.consistency and self.teacher is not None:
-            raise ValueError(
-                "training.consistency and training.teacher both compare outputs; leave one out"
-            )
-        return self
-
-    @property
-    def compares_outputs(self) -> bool:
-        """Whether the loss compares two outputs for a batch."""
-        return bool(self.consistency) or self.teacher is not None
-
-    def layer_rates(self) -> tuple[float, int]:
-        return self.layer_decay, self.unfreeze_every or 0
-
-
 class TextVectorSettings(VectorSettings):
     """Initial word vectors of the embedding."""
 
@@ -105,7 +77,7 @@ class ClassificationHead(Settings):
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
-        return _choices(ClassificationTraining)
+        return choices(ClassificationTraining)
 
 
 class RegressionHead(Settings):
@@ -118,7 +90,7 @@ class RegressionHead(Settings):
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
-        return _choices(RegressionTraining)
+        return choices(RegressionTraining)
 
 
 class TaggingHead(Settings):
@@ -130,7 +102,7 @@ class TaggingHead(Settings):
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
-        return _choices(TaggingTraining)
+        return choices(TaggingTraining)
 
 
 class MaskedHead(Settings):
@@ -144,7 +116,7 @@ class MaskedHead(Settings):
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
         others = {"next_accuracy", "order_accuracy"} - {f"{self.masking.of_pairs}_accuracy"}
-        return tuple(each for each in _choices(MaskedTraining) if each not in others)
+        return tuple(each for each in choices(MaskedTraining) if each not in others)
 
 
 HeadSettings = ClassificationHead | RegressionHead | TaggingHead | MaskedHead
@@ -266,12 +238,6 @@ class EncoderRecipe(TextRecipe):
             )
 
 
-class ClassificationTraining(TextTrainingSettings):
-    """As all, chosen by accuracy."""
-
-    choose_by: Literal["loss", "accuracy", "macro_f1", "matthews"] = "accuracy"
-
-
 class ClassificationRecipe(EncoderRecipe):
     """A label for each text, or pair of texts."""
 
@@ -281,12 +247,6 @@ class ClassificationRecipe(EncoderRecipe):
 
     def heads(self) -> Mapping[str, HeadSettings]:
         return {"classification": ClassificationHead(data=self.data)}
-
-
-class RegressionTraining(TextTrainingSettings):
-    """As all, chosen by Pearson's correlation."""
-
-    choose_by: Literal["loss", "pearson", "spearman"] = "pearson"
 
 
 class RegressionRecipe(EncoderRecipe):
@@ -300,12 +260,6 @@ class RegressionRecipe(EncoderRecipe):
         return {"regression": RegressionHead(data=self.data)}
 
 
-class TaggingTraining(TextTrainingSettings):
-    """As all, chosen by accuracy."""
-
-    choose_by: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
-
-
 class TaggingRecipe(EncoderRecipe):
     """A tag for each word."""
 
@@ -315,12 +269,6 @@ class TaggingRecipe(EncoderRecipe):
 
     def heads(self) -> Mapping[str, HeadSettings]:
         return {"tagging": TaggingHead(data=self.data)}
-
-
-class MaskedTraining(TextTrainingSettings):
-    """As all, chosen by loss."""
-
-    choose_by: Literal["loss", "masked_accuracy", "next_accuracy", "order_accuracy"] = "loss"
 
 
 class MaskedRecipe(EncoderRecipe):
@@ -343,12 +291,6 @@ class MaskedRecipe(EncoderRecipe):
                 f"training.choose_by = '{self.training.choose_by}' needs masking.{needed} = true"
             )
         return self
-
-
-class SeveralTraining(TextTrainingSettings):
-    """As all, chosen by the mean of the tasks' accuracies, or by a figure of one of them."""
-
-    choose_by: str = "mean"
 
 
 class SeveralRecipe(EncoderRecipe):
@@ -408,20 +350,6 @@ class SeveralRecipe(EncoderRecipe):
 def _kinds_that_fill_masks() -> str:
     kinds = [f"'{kind_of(each)}'" for each in registered(EncoderSettings) if each.fills_masks]
     return f"model.kind = {' or '.join(kinds)}"
-
-
-def _choices(training: type[TextTrainingSettings]) -> tuple[str, ...]:
-    """The figures that checkpoints can be chosen by."""
-    return tuple(map(str, get_args(training.model_fields["choose_by"].annotation)))
-
-
-class LanguageTraining(TextTrainingSettings):
-    """As all, chosen by loss."""
-
-    choose_by: Literal["loss"] = "loss"
-    schedule: Literal[
-        "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
-    ] = "cosine"
 
 
 class LanguageRecipe(TextRecipe):
