@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 import transformers
 
+import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.interop.exporting import export_hf
@@ -22,6 +23,7 @@ from heedful.tasks.texts.loading import load_classifier, load_filler, load_gener
 from heedful.tasks.texts.run import TextRun
 from heedful.training import train
 from interop_help import LABELS, TEXTS, bert_folder, gpt_folder
+from text_help import RECIPES, write_data
 
 BERTS = {
     "BertModel": "masked",
@@ -300,19 +302,44 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     refused("damaged")
 
 
-def test_a_regression_is_not_imported_as_one_class(tmp_path: Path) -> None:
+def test_a_classifier_with_one_output_predicts_a_number(tmp_path: Path) -> None:
     folder = tmp_path / "hf"
     bert_folder(folder, "BertForSequenceClassification")
     weights = safetensors.torch.load_file(folder / "model.safetensors")
     weights |= {name: weights[name][:1] for name in ("classifier.weight", "classifier.bias")}
     safetensors.torch.save_file(weights, folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text())
-    one = config | {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
-    (folder / "config.json").write_text(json.dumps(one))
-    assert not one.get("problem_type")
-    with pytest.raises(UserError, match=r"one output \(num_labels = 1\)"):
-        import_hf(folder, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    _changed(folder / "config.json", id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0})
+    run = import_hf(folder, tmp_path / "out")
+    assert run.recipe.task == "regression"
+    texts = ["a brown dog", "the man is here in the house"]
+    assert numbers(run.path, texts) == pytest.approx(theirs(folder, texts), abs=1e-5)
+    export_hf(run.path, tmp_path / "back")
+    assert theirs(tmp_path / "back", texts) == pytest.approx(theirs(folder, texts), abs=1e-6)
+    kept = safetensors.torch.load_file(tmp_path / "back" / "model.safetensors")
+    assert all(torch.equal(kept[name], one) for name, one in weights.items())
+
+
+def test_our_own_regression_gives_its_numbers_in_transformers(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    assert train(RECIPES["rated"], tmp_path / "run", data=tmp_path)
+    export_hf(tmp_path / "run", tmp_path / "hf")
+    texts = ["the red dog sees a cat", "the blue bird eats a dog"]
+    found = numbers(tmp_path / "run", texts)
+    assert theirs(tmp_path / "hf", texts) == pytest.approx(found, abs=1e-4)
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["problem_type"] == "regression"
+
+
+def numbers(run: Path, texts: list[str]) -> list[float]:
+    return [float(one.value) for one in heedful.load(run, device="cpu").predict(texts)]
+
+
+def theirs(folder: Path, texts: list[str]) -> list[float]:
+    """The numbers of transformers for single texts, with the folder's tokeniser."""
+    model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert model.config.num_labels == 1
+    with torch.no_grad():
+        return [float(model(**tokenizer(text, return_tensors="pt")).logits[0, 0]) for text in texts]
 
 
 def _changed(path: Path, **values: Any) -> None:

@@ -37,6 +37,8 @@ from heedful.tasks.texts.recipe import (
     EncoderRecipe,
     LabelledData,
     MaskedRecipe,
+    RatedData,
+    RegressionRecipe,
     TaggedData,
     TaggingRecipe,
 )
@@ -52,6 +54,7 @@ GENERATOR = "generator"
 """The generator of a run of replaced-token detection, as a head to export."""
 
 _MASKED, _NEXT, _REPLACED = "masked", "masked_next", "replaced"
+_NUMBER = "regression"
 _PAIRS = ("next_sentence", "sentence_order")
 
 
@@ -89,28 +92,27 @@ def read_encoder(
     found = layout.import_tensors(tensors, settings, vocabulary.places, shape, where)
     weights = _renamed(found, dict.fromkeys(_PAIRS, _NEXT))
     labels: list[str] = []
-    if shape.heads.get("classification") == 1:
-        raise UserError(
-            f"{where}: the classifier has one output (num_labels = 1), so it predicts a number; "
-            "such heads are not imported: import a classifier with at least two classes"
-        )
+    number = shape.heads.get("classification") == 1
+    if number:
+        weights = _renamed(weights, {"classification": _NUMBER})
     for head in ("classification", "tagging"):
-        if head in shape.heads:
+        if head in shape.heads and not number:
             labels = labels_of(config, shape.heads[head], f"{where}/{CONFIG}")
     if layout.has_fresh_pooler(settings, shape):
         notice(f"{where}: no pooler in the file; it is initialised randomly and needs training")
     dropout = layout.head_dropout(config, shape)
     recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout, pairs=pairs)
+    outputs = {"mean": 0.0, "deviation": 1.0} if number else {}
     if _REPLACED in shape.heads:
         notice(f"{where}: no generator in the file; it is initialised randomly and needs training")
         weights |= _fresh_generator(cast(ReplacedRecipe, recipe), vocabulary.size)
-    elif not labels and _MASKED not in shape.heads:
+    elif not labels and not number and _MASKED not in shape.heads:
         notice(
             f"{where}: no head for masked tokens in the file; it is initialised randomly and needs "
             "training"
         )
         weights |= _fresh_head(settings, vocabulary.size)
-    return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads))
+    return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads), outputs)
 
 
 def _encoder_recipe(
@@ -131,6 +133,8 @@ def _encoder_recipe(
     train = [str(folder)]
     if "classification" in shape.heads:
         columns = {"text": ["first", "second"]} if pairs else {}
+        if shape.heads["classification"] == 1:
+            return RegressionRecipe(data=RatedData(train=train, **columns), **given)
         return ClassificationRecipe(data=LabelledData(train=train, **columns), **given)
     if "tagging" in shape.heads:
         return TaggingRecipe(data=TaggedData(train=train), **given)
@@ -208,6 +212,9 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
         name = chosen_head(run, recipe, head)
         task: str = recipe.heads()[name].task
         labels = run.labels(name) if task not in (_MASKED, _REPLACED) else []
+        if task == _NUMBER:
+            weights, task = _in_its_unit(weights, run, name), "classification"
+            labels = ["LABEL_0"]  # transformers' name of the only output
         heads = {task: len(labels)} | _heads_of_pairs(recipe, name)
         following = next((each for each in _PAIRS if each in heads), _PAIRS[0])
         own = _renamed(weights, {name: task, f"{name}_next": following})
@@ -224,8 +231,21 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
     if labels:
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
+    if heads == {"classification": 1}:
+        config["problem_type"] = "regression"
     files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
     return Exported(config, layout.export_tensors(own, settings, places, shape), files)
+
+
+def _in_its_unit(weights: Mapping[str, Tensor], run: TextRun, head: str) -> dict[str, Tensor]:
+    """The weights with an output layer that gives the number itself, not standard deviations."""
+    facts = run.facts["sets"][head]
+    layer = f"heads.{head}.output."
+    return {
+        **weights,
+        f"{layer}weight": weights[f"{layer}weight"] * facts["deviation"],
+        f"{layer}bias": weights[f"{layer}bias"] * facts["deviation"] + facts["mean"],
+    }
 
 
 def _heads_of_pairs(recipe: EncoderRecipe, name: str) -> dict[str, int]:

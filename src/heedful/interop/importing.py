@@ -164,7 +164,10 @@ def _of_text(found: ImportedText) -> _Imported:
     nothing = {"train": 0, "unit": unit, "validation": 0, "test": 0, "held_out_in_training": {}}
     facts: dict[str, Any] = {
         "data": {"hashes": {}},
-        "sets": {name: {"labels": found.labels, **nothing} for name in found.recipe.sets()},
+        "sets": {
+            name: {"labels": found.labels, **nothing, **found.outputs}
+            for name in found.recipe.sets()
+        },
         "vocabulary": {
             "size": found.vocabulary.size,
             "fingerprint": found.vocabulary.fingerprint(),

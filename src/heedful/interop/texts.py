@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from torch import Tensor
@@ -38,6 +39,8 @@ class ImportedText(NamedTuple):
     labels: list[str]
     heads: list[str]
     """The heads that the file contains, by task."""
+    outputs: Mapping[str, float] = MappingProxyType({})
+    """Further facts about the outputs of the head, for ``run.json``."""
 
 
 def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
