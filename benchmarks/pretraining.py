@@ -28,8 +28,15 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
 from heedful.evaluation.correlation import correlations
 from heedful.evaluation.statistics import draw_with_replacement, percentile_interval
+from heedful.runs.manifest import write_recipe
 from heedful.runs.opening import open_run
-from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
+from heedful.runs.recipe import (
+    check_recipe,
+    find_recipe,
+    read_recipe,
+    with_overrides,
+    write_toml,
+)
 from heedful.tasks.spec import Opening
 from heedful.tasks.texts.evaluation import score_text_run
 from heedful.tasks.texts.evaluation_options import TextEvaluation
@@ -62,7 +69,7 @@ def word_accuracy(gold: Texts, given: Texts) -> float:
     """The share of words with the right tag, in per cent; each line has the tags of a sentence."""
     both = [(one.split(), other.split()) for one, other in zip(gold, given, strict=True)]
     right = sum(a == b for one, other in both for a, b in zip(one, other, strict=True))
-    return 100 * right / sum(len(one) for one, _ in both)
+    return float(100 * right) / sum(len(one) for one, _ in both)
 
 
 def matthews(gold: Texts, given: Texts) -> float:
@@ -103,21 +110,28 @@ def pretrain(system: str, options: argparse.Namespace) -> Path | None:
     if not kept.exists():
         recipe = check_recipe(tables, SYSTEMS[system])
         prepare(recipe, out, data=data)
-        write_json(kept, steps_of(open_run(out), recipe, options.budget))
-    steps = json.loads(kept.read_text(encoding="utf-8"))
-    every = max(1, steps // 5)
-    ends = [
-        f"training.{key}={value}"
-        for key, value in (
-            ("max_steps", steps),
-            ("validate_every", every),
-            ("checkpoint_every", every),
-            ("warmup_steps", max(1, steps // 20)),
-        )
-    ]
-    if not train(with_overrides(tables, ends), out, data=data):
+        steps = steps_of(open_run(out), recipe, options.budget)
+        tables = with_steps(tables, steps)
+        write_recipe(out, write_toml(check_recipe(tables, SYSTEMS[system])))
+        write_json(kept, steps)
+    else:
+        tables = with_steps(tables, json.loads(kept.read_text(encoding="utf-8")))
+    if not train(tables, out, data=data):
         raise KeyboardInterrupt
     return out
+
+
+def with_steps(tables: dict[str, Any], steps: int) -> dict[str, Any]:
+    """A recipe with so many steps, a twentieth of them as warm-up, and five validations."""
+    every = max(1, steps // 5)
+    values = {
+        "max_steps": steps,
+        "validate_every": every,
+        "checkpoint_every": every,
+        "warmup_steps": max(1, steps // 20),
+    }
+    found = with_overrides(tables, [f"training.{key}={value}" for key, value in values.items()])
+    return dict(found)
 
 
 def fine_tune(
