@@ -1,5 +1,6 @@
 """The tables of docs/interop.md against the code: every layout describes itself."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def test_every_layout_describes_what_it_imports() -> None:
     described = {kind for row in import_rows() for kind in row.model_types}
     assert described == set(importing._LAYOUTS)
     for row in import_rows():
-        assert spec_named(row.task.partition(",")[0])
+        assert spec_named(re.split("[;,]", row.task)[0])
         for name in row.classes:
             kind = getattr(transformers, name).config_class.model_type
             assert kind in row.model_types, name

@@ -58,6 +58,14 @@ def check_outputs(output: Path | None, trace: Path | None) -> None:
         raise UserError(f"--output and --trace are both {output}; give two files")
 
 
+def check_one_text(text: str | None, file: str, trace: Path | None) -> None:
+    """Raise UserError if a text and a file are given, or a trace of a file is asked for."""
+    if text is not None and file != "-":
+        raise UserError(f"both a text and --file {file} are given; leave one of them out")
+    if trace is not None and text is None:
+        raise UserError("--trace needs one text; give it as TEXT")
+
+
 def only_output(lines: Iterable[str]) -> str:
     """The only line that is not empty.
 

@@ -33,7 +33,7 @@ IMPORTED = (
     ImportRow(
         ("albert",),
         ("AlbertModel",),
-        "masked, with a new head (a notice says so)",
+        "masked; the head is initialised randomly",
         "`--start-from`",
     ),
     ImportRow(

@@ -32,7 +32,7 @@ IMPORTED = (
     ImportRow(
         ("bert",),
         ("BertModel", "BertForNextSentencePrediction"),
-        "masked, with a new head (a notice says so)",
+        "masked; the head is initialised randomly",
         "`--start-from`",
     ),
     ImportRow(

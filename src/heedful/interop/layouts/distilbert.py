@@ -27,7 +27,7 @@ IMPORTED = (
     ImportRow(
         ("distilbert",),
         ("DistilBertModel",),
-        "masked, with a new head (a notice says so)",
+        "masked; the head is initialised randomly",
         "`--start-from`",
     ),
     ImportRow(

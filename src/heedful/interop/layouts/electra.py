@@ -28,14 +28,14 @@ IMPORTED = (
     ImportRow(
         ("electra",),
         ("ElectraForPreTraining",),
-        "replaced, with a new generator (a notice says so)",
+        "replaced; the generator is initialised randomly",
         "`heedful detect`, `--start-from`",
     ),
     ImportRow(("electra",), ("ElectraForMaskedLM",), "masked", "`heedful fill`"),
     ImportRow(
         ("electra",),
         ("ElectraModel",),
-        "masked, with a new head (a notice says so)",
+        "masked; the head is initialised randomly",
         "`--start-from`",
     ),
     ImportRow(

@@ -35,7 +35,7 @@ IMPORTED = (
     ImportRow(
         ("roberta", "xlm-roberta"),
         ("RobertaModel", "XLMRobertaModel"),
-        "masked, with a new head (a notice says so)",
+        "masked; the head is initialised randomly",
         "`--start-from`",
     ),
     ImportRow(

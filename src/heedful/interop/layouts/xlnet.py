@@ -33,7 +33,7 @@ IMPORTED = (
     ImportRow(
         ("xlnet",),
         ("XLNetModel",),
-        "permutation, with a new output bias (a notice says so)",
+        "permutation; the output bias is zero",
         "`--start-from`",
     ),
     ImportRow(
@@ -49,8 +49,8 @@ EXPORTED = (
         "xlnet",
         'XLNet (`"xlnet"`)',
         "by its head, as in the table above",
-        "none; the layout has one dropout for everything (a notice says so if "
-        "`attention_dropout` differs)",
+        "none; the layout has one dropout for everything, and the export prints a notice if "
+        "`attention_dropout` differs",
     ),
 )
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.basics.errors import UserError
 from heedful.tasks.line_commands import (
     Encoding,
     Head,
@@ -15,6 +14,7 @@ from heedful.tasks.line_commands import (
     Output,
     TraceFile,
     bar,
+    check_one_text,
     check_outputs,
     numbered,
     save_trace,
@@ -59,10 +59,7 @@ class Detect:
 def run(options: Detect) -> None:
     """Run the command."""
     check_outputs(options.output, options.trace)
-    if options.text is not None and options.file != "-":
-        raise UserError(f"both a text and --file {options.file} are given; leave one of them out")
-    if options.trace is not None and options.text is None:
-        raise UserError("--trace needs one text; give it as TEXT")
+    check_one_text(options.text, options.file, options.trace)
     use_threads(options.threads)
     from heedful.inference.files import write_lines
     from heedful.tasks.replaced.loading import load_detector
