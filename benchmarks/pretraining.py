@@ -10,7 +10,8 @@ seed; the learning rate with the best validation figure is used for the other se
 runs is scored once on the test set. ``scratch`` is BERT without pre-training, with its own search.
 
 An interval has 95 % of 1,000 resamples of the test examples; the figure of a resample is the mean
-over the seeds. Rerun the command to resume; ``--collect`` only writes the table.
+over the seeds. Rerun the command to resume; ``--collect`` only writes the table. ``--tasks`` without
+a name only pre-trains; several processes may then fine-tune, each with other tasks.
 """
 
 import argparse
@@ -103,9 +104,12 @@ def pretrain(system: str, options: argparse.Namespace) -> Path | None:
     if not SYSTEMS[system]:
         return None
     out: Path = options.out / system / "pretraining"
+    if (out / "result.json").exists():
+        return out
     data = options.data / "wikitext-2"
     changes = [*options.set, f"training.threads={options.threads}"]
     tables = with_overrides(read_recipe(find_recipe(SYSTEMS[system])), changes)
+    tables.pop("tune", None)
     kept = out.parent / "steps.json"
     if not kept.exists():
         recipe = check_recipe(tables, SYSTEMS[system])
@@ -240,6 +244,7 @@ def main() -> int:
     options.seeds = range(2, options.seeds + 1)
     try:
         for system in [] if options.collect else options.only:
+            pretrain(system, options)
             for task in options.tasks:
                 print(f"== {system}: {task}", file=sys.stderr, flush=True)
                 make(system, task, options)
