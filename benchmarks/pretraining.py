@@ -1,6 +1,6 @@
 """Pre-training tasks compared at equal cost: the same small network, then fine-tuned.
 
-    python benchmarks/pretraining.py --data FOLDER --out FOLDER [--budget 2e15] [--seeds 3]
+    python benchmarks/pretraining.py --data FOLDER --out FOLDER [--budget 3e14] [--seeds 3]
         [--only bert electra …] [--tasks cola rte …] [--threads 1] [--collect]
 
 FOLDER has ``wikitext-2``, ``glue``, ``trec-sst-mr-subj`` and ``ud-english-ewt``. Each system is
@@ -10,8 +10,8 @@ seed; the learning rate with the best validation figure is used for the other se
 runs is scored once on the test set. ``scratch`` is BERT without pre-training, with its own search.
 
 An interval has 95 % of 1,000 resamples of the test examples; the figure of a resample is the mean
-over the seeds. Rerun the command to resume; ``--collect`` only writes the table. ``--tasks`` without
-a name only pre-trains; several processes may then fine-tune, each with other tasks.
+over the seeds. Rerun the command to resume; ``--collect`` only writes the table. ``--tasks``
+without a name only pre-trains; several processes may then fine-tune, each with other tasks.
 """
 
 import argparse
@@ -153,16 +153,18 @@ def fine_tune(
     changes = [f"seed={seed}", f"training.learning_rate={rate}"]
     changes += [f"training.threads={options.threads}", *options.set_fine_tuning]
     out: Path = options.out / system / task / f"rate-{rate:g}-seed-{seed}"
+    if (out / "result.json").exists():
+        return out
     data = options.data / folder
     if not train(with_overrides(tables, changes), out, data=data, start_from=start):
         raise KeyboardInterrupt
     return out
 
 
-def validated(run: Path, name: str) -> float:
+def validated(run: Path) -> float:
     """The validation figure of the chosen checkpoint, by which learning rates are chosen."""
     chosen = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    return float(chosen["validation"][name])
+    return float(chosen["validation"][chosen["chosen_by"]])
 
 
 def answers(run: Path) -> tuple[Texts, Texts]:
@@ -201,9 +203,7 @@ def make(system: str, task: str, options: argparse.Namespace) -> None:
         return
     start = pretrain(system, options)
     first = {rate: fine_tune(system, task, start, rate, 1, options) for rate in LEARNING_RATES}
-    recipe = as_text_run(open_run(first[LEARNING_RATES[0]])).recipe
-    by = str(recipe.training.choose_by)
-    best = max(first, key=lambda rate: validated(first[rate], by))
+    best = max(first, key=lambda rate: validated(first[rate]))
     runs = [first[best]]
     runs += [fine_tune(system, task, start, best, seed, options) for seed in options.seeds]
     write_json(kept, {**figure(runs, task), "learning_rate": best})
@@ -232,7 +232,7 @@ def main() -> int:
     )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=2e15, help="operations of a pre-training")
+    parser.add_argument("--budget", type=float, default=3e14, help="operations of a pre-training")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
