@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -35,6 +35,28 @@ class DialogueOptions:
     ] = None
 
 
+class _Size(NamedTuple):
+    """The size of a corpus of dialogues."""
+
+    dialogues: int
+    turns: int
+    words: int
+    word_types: int
+
+
+def _measure(files: list[str], encoding: str | None) -> _Size:
+    dialogues = turns = words = 0
+    types: set[str] = set()
+    for one in read_dialogues(files, encoding):
+        dialogues += 1
+        for turn in one.turns:
+            own = words_in(turn.text)
+            turns, words = turns + 1, words + len(own)
+            if len(types) < WORD_TYPES:
+                types.update(own)
+    return _Size(dialogues, turns, words, len(types))
+
+
 def choose(
     paths: list[str],
     *,
@@ -48,24 +70,16 @@ def choose(
         UserError: the files are invalid or empty.
     """
     refuse_pipe(paths, _PIPE)
-    turns = words = dialogues = 0
-    types: set[str] = set()
-    for one in read_dialogues(find_data(paths, folder), encoding):
-        dialogues += 1
-        for turn in one.turns:
-            own = words_in(turn.text)
-            turns, words = turns + 1, words + len(own)
-            if len(types) < WORD_TYPES:
-                types.update(own)
-    if not turns:
+    size = _measure(find_data(paths, folder), encoding)
+    if not size.turns:
         raise UserError(f"{', '.join(paths)}: no dialogues to train on")
-    small = turns < _SMALL
+    small = size.turns < _SMALL
     batch_tokens = 2048 if small else 4096
-    # Half of the turns are learnt, after all turns before them.
-    read = words * TOKENS_PER_WORD * max(1.0, turns / dialogues / 2)
+    # Half of the turns are learnt, each after all turns before it.
+    read = size.words * TOKENS_PER_WORD * max(1.0, size.turns / size.dialogues / 2)
     steps = max(300, min(50_000, round((40 if small else 15) * read / batch_tokens)))
     every = max(50, min(1000, steps // 20))
-    share = round(min(0.1, max(20.0, dialogues * 0.02) / dialogues), 6)
+    share = round(min(0.1, max(20.0, size.dialogues * 0.02) / size.dialogues), 6)
     return {
         "task": "dialogue",
         "seed": 1,
@@ -75,7 +89,7 @@ def choose(
             "validation_share": share,
             "test_share": share,
         },
-        "tokeniser": {"vocabulary_size": vocabulary(len(types), 2000 if small else 8000)},
+        "tokeniser": {"vocabulary_size": vocabulary(size.word_types, 2000 if small else 8000)},
         "model": {
             "kind": "transformer",
             "size": "tiny",

@@ -56,8 +56,7 @@ def evaluate_dialogues(
     Raises:
         UserError: there are no test dialogues, or they have no answer of the run's speaker.
     """
-    dialogues = run.recipe.data.read(data) if data else run.dialogues("test")
-    dialogues = list(dialogues)
+    dialogues = list(run.recipe.data.read(data)) if data else run.dialogues("test")
     if not dialogues:
         what = "has no test dialogues; give files with --data"
         raise UserError(f"{', '.join(data)} is empty" if data else f"{run.path} {what}")
@@ -70,50 +69,50 @@ def evaluate_dialogues(
         Dialogue.model_construct(turns=dialogues[one.dialogue].turns[: one.turn]) for one in asked
     ]
     found = responder.answer_all(so_far, search)
-    outputs = [one.text for one in found]
-    right = {"given history": [a == one.reference for a, one in zip(outputs, asked, strict=True)]}
+    outputs, references = [one.text for one in found], [one.reference for one in asked]
+    right = {"given history": [a == b for a, b in zip(outputs, references, strict=True)]}
     if options.own_history:
         right["own history"] = _with_own_history(responder, dialogues, asked, search)
-    references = [one.reference for one in asked]
     sources = [history(one.turns, run.speaker) for one in so_far]
     tokenise = run.recipe.evaluation.tokenise
-    pairs = [Pair(*each) for each in zip(sources, references, strict=True)]
     figures = {f"exact match, {name}": _share(own) for name, own in right.items()}
-    figures |= _token_figures(responder, pairs)
-    for score in score_corpus(outputs, references, metrics=("bleu", "chrf"), tokenise=tokenise):
-        figures[score.name] = Figure(
-            score.value, low=score.low, high=score.high, signature=score.signature
-        )
+    figures |= _token_figures(responder, [*map(Pair, sources, references)])
+    figures |= _text_figures(outputs, references, tokenise)
+    point = run.chosen(opening.checkpoint).path.name
+    settings = {"checkpoint": point, "beam": search.beam, "precision": responder.precision}
     title = f"{len(asked):,} answers of {len(dialogues):,} dialogues"
     dropped = [one.dropped for one in found if one.dropped]
     if dropped:
         title += f"; {len(dropped):,} without the oldest turns ({sum(dropped):,} in total)"
-    tables = [figure_table(title, figures), *_breakdowns(asked, right)]
+    exact = [[float(one), 1.0] for one in right["given history"]]
     measures: dict[str, dict[str, Any]] = {
-        "exact match": {
-            "kind": "mean",
-            "values": [[float(one), 1.0] for one in right["given history"]],
-            "scale": 100.0,
-        },
+        "exact match": {"kind": "mean", "values": exact, "scale": 100.0},
         "BLEU": {"kind": "bleu", "tokenise": tokenise},
     }
-    point = run.chosen(opening.checkpoint).path.name
-    settings = {"checkpoint": point, "beam": search.beam, "precision": responder.precision}
-    details = {
-        "evaluated": title,
-        **settings,
-        "answers": len(asked),
-        "dialogues": len(dialogues),
-        "answers_without_oldest_turns": len(dropped),
-        "figures": {
-            name: {"value": one.value, "unit": one.unit, "more_is_better": one.rises}
-            for name, one in figures.items()
+    return Evaluation(
+        title,
+        figures,
+        outputs,
+        [figure_table(title, figures), *_breakdowns(asked, right)],
+        {
+            **Evaluation(title, figures, settings=settings).to_json(),
+            "answers_without_oldest_turns": len(dropped),
+            "by_distance": _by(asked, right, lambda one: one.distance),
+            "by_answer": _by(asked, right, lambda one: one.order),
         },
-        "by_distance": _by(asked, right, lambda one: one.distance),
-        "by_answer": _by(asked, right, lambda one: one.order),
+        settings,
+        Examples(sources, references, outputs, measures),
+    )
+
+
+def _text_figures(
+    outputs: Sequence[str], references: Sequence[str], tokenise: str
+) -> dict[str, Figure]:
+    scores = score_corpus(outputs, references, metrics=("bleu", "chrf"), tokenise=tokenise)
+    return {
+        one.name: Figure(one.value, low=one.low, high=one.high, signature=one.signature)
+        for one in scores
     }
-    examples = Examples(sources, references, outputs, measures)
-    return Evaluation(title, figures, outputs, tables, details, settings, examples)
 
 
 def _asked(dialogues: Sequence[Dialogue], speaker: str) -> list[_Asked]:
