@@ -29,6 +29,7 @@ from heedful.data.store import Store
 from heedful.decoding import SearchOptions
 from heedful.inference.batches import source_of
 from heedful.runs.opening import open_run
+from heedful.runs.recipe import check_recipe
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.dialogue.conversation import Conversation
@@ -208,6 +209,18 @@ def test_python_data(tmp_path: Path) -> None:
     assert heedful.train(tables, tmp_path / "run", data={"train": rows})
     with pytest.raises(UserError, match="row 1: 'turns'"):
         heedful.train(tables, tmp_path / "other", data={"train": [{"turns": []}]})
+
+
+@pytest.mark.parametrize("count", [5, 400])
+def test_a_recipe_is_chosen(tmp_path: Path, count: int) -> None:
+    (tmp_path / "train.jsonl").write_text(as_lines(dialogues(count)), encoding="utf-8")
+    tables = spec_named("dialogue").choose_recipe(["train.jsonl"], speaker="bot", folder=tmp_path)
+    found: Any = check_recipe(tables, "the recipe")
+    assert found.data.speaker == "bot"
+    assert found.data.validation_share == (0.1 if count == 5 else 0.05)
+    (tmp_path / "train.jsonl").write_text("\n", encoding="utf-8")
+    with pytest.raises(UserError, match="no dialogues to train on"):
+        spec_named("dialogue").choose_recipe(["train.jsonl"], folder=tmp_path)
 
 
 # Answers

@@ -1,7 +1,6 @@
 """The Chat panel: a conversation in a browser."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
