@@ -85,7 +85,8 @@ class Dialogues(TextToTextSpec):
 
     def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
         [_, *others] = super().describe(summary)
-        who = f"answers {summary['partner']} as {summary['speaker']}"
+        data = summary["data"]
+        who = f"answers {data['partner']} as {data['speaker']}"
         return [("run", f"{summary['run']} ({summary['task']}, {who})"), *others]
 
     def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:

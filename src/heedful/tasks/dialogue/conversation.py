@@ -101,7 +101,10 @@ class Conversation:
 
         try:
             answer = self.responder.answer(
-                Dialogue.model_construct(turns=turns), self.search, stream=show
+                Dialogue.model_construct(turns=turns),
+                self.search,
+                alignments=self.responder.aligns,
+                stream=show,
             )
         except KeyboardInterrupt:
             self.last = None
@@ -117,8 +120,11 @@ class Conversation:
             self._say("(cut off at the maximum length)")
         if answer.dropped != self.dropped:
             limit = self.responder.protection.limit
-            left = f"the oldest {answer.dropped} turns are" if answer.dropped else "no turn is"
-            self._say(f"(the model reads {limit:,} tokens: {left} left out)")
+            number = f"{answer.dropped} " if answer.dropped > 1 else ""
+            left = f"the {number}oldest turn{'s are' if number else ' is'} left out"
+            self._say(
+                f"(the model reads {limit:,} tokens: {left if answer.dropped else 'all fit'})"
+            )
             self.dropped = answer.dropped
 
     def _own(self, text: str) -> Turn:
@@ -128,8 +134,7 @@ class Conversation:
         if self.last is None:
             raise UserError("there is no answer to look at yet")
         self.responder.require_alignments()
-        before = Dialogue.model_construct(turns=self.turns[:-1])
-        answer = self.responder.answer_all([before], self.search, alignments=True)[0]
+        answer = self.last
         read = answer.read.split()
         places = [
             turn if turn < 0 else turn + answer.dropped for turn in turn_of_words(answer.read)

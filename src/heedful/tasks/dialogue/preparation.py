@@ -71,10 +71,10 @@ def prepare_dialogue_run(
     about = {
         "source": None,
         "target": None,
-        "speaker": speaker,
-        "partner": partner,
-        "shortened": answers.shortened,
         "data": {
+            "speaker": speaker,
+            "partner": partner,
+            "shortened": answers.shortened,
             "hashes": hashes,
             **counts,
             "left_out": dict(answers.left_out),

@@ -15,14 +15,14 @@ from heedful.runs.opening import open_run
 from heedful.runs.run import no_examples
 from heedful.tasks.dialogue.recipe import DialogueRecipe
 from heedful.tasks.dialogue.turns import pairs_of
-from heedful.tasks.pairs.facts import PairFacts
+from heedful.tasks.pairs.facts import PairData, PairFacts
 from heedful.tasks.pairs.run import PairRun
 
 _EXAMPLES = 3
 
 
-class DialogueFacts(PairFacts):
-    """The facts in ``run.json``."""
+class DataFacts(PairData):
+    """The facts about the dialogues."""
 
     speaker: str
     """Whose turns the model has learnt."""
@@ -30,6 +30,12 @@ class DialogueFacts(PairFacts):
     """Whom it answers."""
     shortened: Count
     """Training answers whose oldest turns before are left out."""
+
+
+class DialogueFacts(PairFacts):
+    """The facts in ``run.json``."""
+
+    data: DataFacts
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,12 @@ class DialogueRun(PairRun):
     @property
     def speaker(self) -> str:
         """Whose turns the model has learnt."""
-        return str(self.facts["speaker"])
+        return str(self.facts["data"]["speaker"])
 
     @property
     def partner(self) -> str:
         """Whom it answers."""
-        return str(self.facts["partner"])
+        return str(self.facts["data"]["partner"])
 
     def dialogues(self, part: str) -> list[Dialogue]:
         """The ``validation`` or ``test`` dialogues stored in the run; empty if there are none."""
