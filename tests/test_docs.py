@@ -61,6 +61,7 @@ from heedful.tasks.answer.recipe import AnswerTraining
 from heedful.tasks.captioning.examples import CaptionFiles
 from heedful.tasks.captioning.recipe import CaptionRecipe, CaptionTraining
 from heedful.tasks.denoising.recipe import DenoisingData, DenoisingTraining, NoiseSettings
+from heedful.tasks.dialogue.recipe import DialogueData, DialogueTraining
 from heedful.tasks.image_classification.examples import ImageFiles
 from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
@@ -416,6 +417,10 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [DenoisingData],
         "noise.": [NoiseSettings],
         "training.": [DenoisingTraining],
+    },
+    "dialogue": {
+        "data.": [DialogueData],
+        "training.": [DialogueTraining],
     },
     "synthesis": {
         "data.": [SpeechFiles],

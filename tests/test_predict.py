@@ -25,6 +25,7 @@ LATER = {
     "bidirectional",
     "captioning",
     "denoising",
+    "dialogue",
     "image-classification",
     "permutation",
     "regression",

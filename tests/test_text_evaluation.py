@@ -141,7 +141,10 @@ def test_other_files_are_scored_by_the_recipes_columns(made: Made, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--beam", "3"], "--beam is for translation, text-to-text, alignment or denoising"),
+        (
+            ["--beam", "3"],
+            "--beam is for translation, text-to-text, alignment, denoising or dialogue",
+        ),
         (["--attention"], "--attention is for translation, text-to-text, alignment or denoising"),
         (["--encoding", "latin-1"], "--encoding needs --data"),
         (["--head", "nothing"], "has no head 'nothing'; its heads are classification"),

@@ -78,7 +78,8 @@ def _add(
     router: APIRouter, handler: RequestHandler, spec: TaskSpec, endpoint: Endpoint[Any]
 ) -> None:
     async def answer(request: Request) -> Response:
-        body = check_fields(endpoint.request, await handler.fields(request))
+        fields = await handler.fields(request, strings=endpoint.only_texts)
+        body = check_fields(endpoint.request, fields)
         return await _handle(handler, spec, endpoint, request, body)
 
     router.add_api_route(

@@ -209,6 +209,8 @@ class Endpoint(ABC, Generic[R]):
     """Its schema, for the OpenAPI description."""
     streams: ClassVar[bool] = False
     """Whether the response is lines of JSON, sent as they are produced."""
+    only_texts: ClassVar[bool] = True
+    """Whether lists in a request contain nothing but texts."""
 
     @property
     def about(self) -> str:

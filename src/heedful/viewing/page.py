@@ -109,6 +109,7 @@ def style() -> str:
         "panels.css",
         "desk.css",
         "text_panels.css",
+        "chat.css",
         "axis_views.css",
         "pictures.css",
         "links.css",

@@ -11,7 +11,9 @@ class _PairVocabulary(BaseModel):
     fingerprint: str
 
 
-class _PairData(BaseModel):
+class PairData(BaseModel):
+    """The facts about the data."""
+
     hashes: dict[str, list[str]]
     train_pairs: Count
     left_out: dict[str, Count]
@@ -24,5 +26,5 @@ class PairFacts(Facts):
 
     source: str | None = None
     target: str | None = None
-    data: _PairData
+    data: PairData
     vocabulary: _PairVocabulary

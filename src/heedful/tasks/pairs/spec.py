@@ -29,7 +29,7 @@ class PairSpec(TaskSpec):
         "the corpus (TSV, TMX, PO, XLIFF, or a folder of such files), or twice for two aligned "
         "text files"
     )
-    reading_settings = ("encoding", "links")
+    reading_settings: tuple[str, ...] = ("encoding", "links")
     family = "pairs"
     starts = frozenset({"pairs"})
     changeable_at_start = frozenset(

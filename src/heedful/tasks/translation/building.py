@@ -5,6 +5,7 @@ import torch
 from heedful.basics.errors import UserError
 from heedful.basics.notices import once
 from heedful.data.batching import Batch, StoreBatches
+from heedful.inference.protection import Protection
 from heedful.inference.translator import Translator
 from heedful.models import PairModel
 from heedful.tasks.pairs.building import (
@@ -27,6 +28,7 @@ def build_task(
     device: torch.device,
     precision: str,
     batches: StoreBatches[Batch] | None = None,
+    protection: Protection | None = None,
 ) -> Task:
     """The task for the training loop.
 
@@ -38,6 +40,7 @@ def build_task(
         device: where to compute.
         precision: precision of matrix products in training.
         batches: the training batches; those of the run's pairs if None.
+        protection: encodes the validation pairs; with the rules of the recipe if None.
     """
     if training.compares_outputs and type(model).losses is not PairModel.losses:
         raise UserError(
@@ -45,17 +48,20 @@ def build_task(
             "training.teacher and training.consistency"
         )
     evaluation = run.recipe.evaluation
+    translator = Translator(
+        [model],
+        run.tokenisers(),
+        device=device,
+        protect=run.recipe.data.rules,
+        notify=once(),
+    )
+    if protection is not None:
+        translator.protection = protection
     task = TranslationTask(
         model,
         train_batches(run, training) if batches is None else batches,
         run.pairs("validation"),
-        Translator(
-            [model],
-            run.tokenisers(),
-            device=device,
-            protect=run.recipe.data.rules,
-            notify=once(),
-        ),
+        translator,
         options=search_options(evaluation),
         device=device,
         label_smoothing=training.label_smoothing,

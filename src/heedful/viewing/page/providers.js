@@ -35,7 +35,7 @@ async function requireOk(response) {
  * Read a stream of JSON lines: pieces of generated text, and a last line with the whole result.
  * @param {Response} response
  * @param {(piece: string) => void} onPiece
- * @returns {Promise<import("./types.js").Generated>}
+ * @returns {Promise<any>}
  */
 async function readStream(response, onPiece) {
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
@@ -106,6 +106,7 @@ export function serverProvider(base) {
     predict: async (model, body, signal) =>
       (await post(`predict/${model.split("/").map(encodeURIComponent).join("/")}`, body, signal)).json(),
     generate: async (body, onPiece, signal) => readStream(await post("generate/stream", body, signal), onPiece),
+    chat: async (body, onPiece, signal) => readStream(await post("chat/stream", body, signal), onPiece),
     trace: async (body, signal) => (await post("trace", body, signal)).json(),
     attention: async (body, signal) =>
       new Uint8Array(await (await post("attention", body, signal)).arrayBuffer()),
@@ -167,6 +168,7 @@ export function embeddedProvider(data) {
     fill: unavailable,
     predict: unavailable,
     generate: unavailable,
+    chat: unavailable,
     faithfulness: unavailable,
     architecture: unavailable,
     equation: unavailable,

@@ -71,6 +71,9 @@
  * @property {string[]} [labels]
  * @property {boolean | null} [pairs] whether it requires two texts; null if it accepts one or two
  * @property {string[]} [masks] spellings of the mask
+ * @property {string} [speaker] whose turns a model of dialogues writes
+ * @property {string} [partner] whom it answers
+ * @property {string[]} [examples] texts to try
  */
 
 /** @typedef {{name: string, title: string, models: string[]}} PanelFacts a panel: the name of its module, its title, its models */
@@ -183,6 +186,23 @@
  */
 
 /**
+ * An answer in a dialogue.
+ * @typedef {object} Answered
+ * @property {string} text
+ * @property {string} read the turns that the model has read, as one line
+ * @property {number} dropped_turns the number of oldest turns that it has not read
+ */
+
+/**
+ * A turn of a conversation; an answer of a model has what was read for it.
+ * @typedef {object} SaidTurn
+ * @property {string} speaker
+ * @property {string} text
+ * @property {string} [read]
+ * @property {number} [dropped]
+ */
+
+/**
  * @typedef {object} Faithfulness
  * @property {number} words
  * @property {string[]} [dropped] the most attended words
@@ -265,6 +285,7 @@
  * @property {(body: object, signal?: AbortSignal) => Promise<{results: TaggedWords[]}>} tag
  * @property {(body: object, signal?: AbortSignal) => Promise<{result: Filled}>} fill
  * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Generated>} generate
+ * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Answered>} chat
  * @property {(model: string, body: object, signal?: AbortSignal) => Promise<{results: Record<string, unknown>[]}>} predict
  * @property {(body: object, signal?: AbortSignal) => Promise<Summary>} trace
  * @property {(body: object, signal?: AbortSignal) => Promise<Uint8Array>} attention

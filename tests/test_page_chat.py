@@ -1,0 +1,73 @@
+"""The Chat panel: a conversation in a browser."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dialogue_help import trained
+from heedful.serving import make_application
+from heedful.serving.loading import load_all
+from page_help import needs_browser, opened
+from serving_help import running
+
+pytestmark = needs_browser()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    run = trained(tmp_path_factory.mktemp("dialogue"))
+    models = load_all([run], [], several=False, device="cpu", examples=True)
+    with running(make_application(models)) as found:
+        yield found
+
+
+def say(page: Any, text: str) -> str:
+    """Say something; returns the answer."""
+    before = page.locator(".heed-turn").count()
+    box = page.get_by_role("textbox", name="Your turn")
+    box.fill(text)
+    box.press("Enter")
+    page.locator(f".heed-turn >> nth={before + 1}").wait_for()
+    page.locator(".heed-conversation[aria-busy=false]").wait_for()
+    found: str = page.locator(".heed-answer .heed-said").last.inner_text()
+    return found
+
+
+def test_a_conversation(chromium: Any, address: str) -> None:
+    phone = {"width": 360, "height": 740}
+    with opened(chromium, address, viewport=phone, color_scheme="dark") as watched:
+        page = watched.page
+        page.get_by_role("button", name="I am").first.wait_for()  # an example to try
+        say(page, "I am Eve.")
+        say(page, "A milk, please.")
+        assert say(page, "Who am I?") == "Eve."
+        words = page.locator(".heed-answer").last.locator(".heed-word")
+        words.last.focus()
+        page.keyboard.press("Enter")
+        page.get_by_text("“Eve.” attended to “").wait_for()
+        assert words.last.get_attribute("aria-pressed") == "true"
+        shares = page.locator(".heed-share").all_inner_texts()
+        assert any(share.endswith("%") for share in shares)
+        assert not shares[-1], "an answer does not attend to itself"
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        page.reload()  # the conversation is kept, and words can still be selected
+        page.locator(".heed-answer .heed-word").last.click()
+        page.get_by_text("“Eve.” attended to “").wait_for()
+        watched.tab("alignment")
+        page.get_by_text("⏎").first.wait_for()
+        watched.tab("chat")
+        page.get_by_role("button", name="Undo").click()
+        assert page.locator(".heed-turn").count() == 4
+        assert page.get_by_role("textbox", name="Your turn").input_value() == "Who am I?"
+        for _ in range(4):
+            say(page, "I am Dan.")
+        page.get_by_text("left out for the last answer").wait_for()
+        gone = page.locator(".heed-dropped").count()
+        assert f"oldest {gone} turns were" in page.locator(".heed-dropped-note").inner_text()
+        page.get_by_role("button", name="New conversation").click()
+        assert page.locator(".heed-turn").count() == 0
+        page.get_by_role("textbox", name="Your turn").fill("word " * 90)
+        page.get_by_role("button", name="Send").click()
+        page.get_by_text("more than the 60 that the model reads").wait_for()
+        assert page.locator(".heed-turn").count() == 0
