@@ -61,8 +61,9 @@ class TokenLocator:
     def _locate(self, text: str) -> LocatedTokens:
         words = _words(text)
         tokens, firsts = encode_words(self.vocabulary, [text[a:b] for a, b in words])
-        ranges: list[Range] = [(0, 0)] * (firsts[0] if firsts else len(tokens))
-        for (start, end), a, b in zip(words, firsts, [*firsts[1:], len(tokens)], strict=True):
+        ends = [*firsts, len(tokens)]
+        ranges: list[Range] = [(0, 0)] * ends[0]
+        for (start, end), a, b in zip(words, firsts, ends[1:], strict=True):
             found = self._inside(text[start:end], tokens[a:b])
             ranges += [(start + one, start + other) for one, other in found]
         return LocatedTokens(tokens, ranges)

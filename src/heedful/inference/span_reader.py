@@ -185,7 +185,9 @@ class SpanReader:
             return []
         for what, text in (("question", asked.question), ("text", asked.context)):
             if not text.strip():
-                raise UserError(f"question {number}: the {what} is empty; give a question and a text")
+                raise UserError(
+                    f"question {number}: the {what} is empty; give a question and a text"
+                )
         question = self.vocabulary.encode(asked.question)
         context = self.locate(asked.context).tokens
         try:

@@ -213,7 +213,9 @@ class AttentionFlowEncoder(TextEncoder):
         return {name: axes[name] for name in read}
 
     def axis_labels(self) -> dict[str, list[str]]:
-        return {"question": ["the question"]} if "question_to_context" in self.attention_axes() else {}
+        return (
+            {"question": ["the question"]} if "question_to_context" in self.attention_axes() else {}
+        )
 
 
 def _mean(vectors: Tensor, lengths: Tensor) -> Tensor:

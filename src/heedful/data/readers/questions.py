@@ -229,7 +229,9 @@ def _text(found: Any, key: str, where: str) -> str:
 def _number(found: Any, key: str, where: str) -> int:
     value = found.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UserError(f"{where}: '{key}' is not a whole number; the file is not in SQuAD's format")
+        raise UserError(
+            f"{where}: '{key}' is not a whole number; the file is not in SQuAD's format"
+        )
     return value
 
 

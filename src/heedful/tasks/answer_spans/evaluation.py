@@ -101,9 +101,7 @@ def _worst(
     return ReportTable("Lowest F1", ("question", "answer", "right", "F1"), rows)
 
 
-def save_predictions(
-    path: Path, examples: Sequence[SpanQuestion], outputs: Sequence[str]
-) -> None:
+def save_predictions(path: Path, examples: Sequence[SpanQuestion], outputs: Sequence[str]) -> None:
     """Write the official prediction file, atomically."""
     names = [one.name for one in examples]
     with atomic_file(path) as file:

@@ -92,7 +92,9 @@ def score_text_run(
     return scores
 
 
-def read_examples(run: TextRun, name: str, data: Sequence[str], encoding: str | None) -> Sequence[Example]:
+def read_examples(
+    run: TextRun, name: str, data: Sequence[str], encoding: str | None
+) -> Sequence[Example]:
     """The examples of files, read like the training data of the head ``name``."""
     nothing = {"validation": [], "test": [], "validation_share": 0.0, "test_share": 0.0}
     chosen = {} if encoding is None else {"encoding": encoding}
