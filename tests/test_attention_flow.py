@@ -47,10 +47,7 @@ def test_the_trilinear_score_is_its_equation_with_gradients() -> None:
     wanted = torch.stack(
         [
             torch.stack(
-                [
-                    torch.stack([w @ torch.cat([q, k, q * k]) for k in key[row]])
-                    for q in query[row]
-                ]
+                [torch.stack([w @ torch.cat([q, k, q * k]) for k in key[row]]) for q in query[row]]
             )
             for row in range(2)
         ]
@@ -84,9 +81,7 @@ def spelled(module: SpelledTokens, token: int) -> Tensor:
     rows = [module.bytes.weight[byte + 1] for byte in text]
     rows += [torch.zeros_like(rows[0])] * (module.width - len(rows))
     found = [
-        torch.relu(
-            bias + sum(weight[:, :, at] @ rows[start + at] for at in range(module.width))
-        )
+        torch.relu(bias + sum(weight[:, :, at] @ rows[start + at] for at in range(module.width)))
         for start in range(len(rows) - module.width + 1)
     ]
     return torch.stack(found).amax(0)

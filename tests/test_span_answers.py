@@ -5,6 +5,7 @@ import lzma
 import re
 import string
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_windows_overlap_and_cover_the_text_with_the_whole_question_in_each() ->
     assert all(one.row.first == [7, 8, 9] for one in found)
     ranges = [(one.begin, one.begin + len(one.row.second or [])) for one in found]
     assert (ranges[0][0], ranges[-1][1]) == (0, 50)
-    assert all(b - c >= 5 for (_, b), (c, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(b - c >= 5 for (_, b), (c, _) in pairwise(ranges))
     assert all(context[a:b] == one.row.second for (a, b), one in zip(ranges, found, strict=True))
     inside = [right_in((18, 21), one) for one in found]
     assert (0, 0) in inside

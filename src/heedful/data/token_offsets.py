@@ -31,7 +31,8 @@ class LocatedTokens(NamedTuple):
 class _Piece(NamedTuple):
     """Tokens that decode together to a text."""
 
-    count: int
+    size: int
+    """Number of tokens."""
     text: str | None
     """None for an unknown token."""
 
@@ -79,14 +80,14 @@ class TokenLocator:
         place = unknown = 0
         for piece in [*pieces, _Piece(0, "")]:
             if piece.text is None:
-                unknown += piece.count
+                unknown += piece.size
                 continue
-            last = piece.count == 0
+            last = piece.size == 0
             if not piece.text and not last:  # white space, or a part of the word before it
                 if not unknown:
-                    ranges += [(place, place)] * piece.count
+                    ranges += [(place, place)] * piece.size
                 else:
-                    unknown += piece.count
+                    unknown += piece.size
                 continue
             at = len(word) if last else folded.find(piece.text, place + bool(unknown))
             if at < 0 or (not unknown and at != place):
@@ -95,7 +96,7 @@ class TokenLocator:
                 ranges += _shared(place, at, unknown)
                 unknown = 0
             place = at + len(piece.text)
-            ranges += [(at, place)] * piece.count
+            ranges += [(at, place)] * piece.size
         return ranges
 
     def _pieces(self, tokens: Sequence[int]) -> list[_Piece]:

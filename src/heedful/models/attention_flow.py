@@ -163,7 +163,8 @@ class AttentionFlowEncoder(TextEncoder):
         vectors = self.drop(self.highways(vectors))
         states, _ = self.contextual(vectors, text.lengths.clamp(min=1))
         beyond = torch.arange(states.shape[1], device=states.device) >= text.lengths.unsqueeze(1)
-        return states.masked_fill(beyond.unsqueeze(-1), 0.0)
+        annotated: Tensor = states.masked_fill(beyond.unsqueeze(-1), 0.0)
+        return annotated
 
     def flow(self, u: Tensor, h: Tensor, asked: Tensor, told: Tensor) -> Tensor:
         """G ``[B, T, 4·D]`` of ``u [B, J, D]`` and ``h [B, T, D]`` with their lengths ``[B]``."""

@@ -1,7 +1,8 @@
 """Question answering with spans: the part of a text that answers a question."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from heedful.basics.errors import UserError
@@ -31,6 +32,7 @@ class AnswerSpans(HeadSpec):
     corpus = "JSON in the format of SQuAD, or a table with context, question and answer"
     reading_settings = ("encoding", "format")
     falling = frozenset({"loss"})
+    exporters: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
     def data_options(self) -> type[Any]:
         from heedful.tasks.answer_spans.data_options import QuestionTable
@@ -92,7 +94,7 @@ class AnswerSpans(HeadSpec):
             )
         return super().read_input(line)
 
-    def kept(self, run: "TextRun", name: str, part: str) -> Sequence["SpanQuestion"]:  # type: ignore[override]
+    def kept(self, run: "TextRun", name: str, part: str) -> Sequence["SpanQuestion"]:
         return run.questions(name, part)
 
     def outputs(self, head: "nn.Module", encoded: Any) -> "Tensor":
