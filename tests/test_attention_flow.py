@@ -159,7 +159,7 @@ def test_every_score_of_two_texts_can_be_chosen() -> None:
     for score in ("dot", "scaled-dot", "general", "additive", "concat", "cosine", "gaussian"):
         model = encoder(attention={"score": score, "normalizer": "entmax15"})
         assert model(sequences_of(QUESTIONS, CONTEXTS)).states.isfinite().all()
-    with pytest.raises(ValueError, match="unknown score|one of|score"):
+    with pytest.raises(ValueError, match="nothing"):
         encoder(attention={"score": "nothing"})
 
 

@@ -94,15 +94,10 @@ def test_a_token_across_the_boundary_is_counted() -> None:
     assert not exact
 
 
-@given(st.text(max_size=40))
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_places_of_any_text_are_in_order_and_cover_it(text: str) -> None:
-    vocabulary = _bytes()
-    try:
-        located = TokenLocator(vocabulary)(text)
-    except UserError as error:  # a lone surrogate
-        assert "surrogate" in str(error) or "Unicode" in str(error)
-        return
+    located = TokenLocator(_bytes())(text)
     assert len(located.tokens) == len(located.ranges)
     shown = [own for own in located.ranges if own[0] < own[1]]
     assert shown == sorted(shown)

@@ -2,7 +2,8 @@
 
 Seo, Kembhavi, Farhadi, Hajishirzi 2017, "Bidirectional Attention Flow for Machine Comprehension",
 section 2, equation 1. For the three parts of w, the score is a dot product of wider vectors:
-w₁ᵀq + w₂ᵀk + (w₃ ∘ q)ᵀk = [w₃ ∘ q; w₁ᵀq; 1]ᵀ [k; 1; w₂ᵀk].
+w₁ᵀq + w₂ᵀk + (w₃ ∘ q)ᵀk = [w₃ ∘ q; w₁ᵀq; 1]ᵀ [k; 1; w₂ᵀk]. They are wider than the values, for
+which there is no fused kernel.
 """
 
 from typing import Literal
@@ -54,6 +55,3 @@ class Trilinear(Score):
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         return query @ key.transpose(-2, -1)
-
-    def dot_scale(self, width: int) -> float:
-        return 1.0

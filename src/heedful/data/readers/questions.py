@@ -35,20 +35,21 @@ def read_questions(
     paths: Sequence[str | Path],
     *,
     columns: QuestionColumns | None = None,
-    format: Literal["squad"] | LabelledFormat | None = None,
+    format: LabelledFormat | None = None,
     encoding: str | None = None,
     misplaced: Misplaced = "error",
 ) -> Iterator[SpanQuestion]:
     """Stream the questions of files.
 
-    Formats: ``squad``, the JSON files of SQuAD 1.1 and 2.0 (``data``, ``paragraphs``, ``qas``,
-    ``is_impossible``), or tables (``tsv``, ``csv``, ``jsonl``) with a question a row. In a table, a
-    question has one answer; an empty one means that the text has none.
+    Formats: the JSON files of SQuAD 1.1 and 2.0 (``data``, ``paragraphs``, ``qas``,
+    ``is_impossible``), which are found by their content, or tables (``tsv``, ``csv``, ``jsonl``)
+    with a question a row. In a table, a question has one answer; an empty one means that the text
+    has none.
 
     Args:
         paths: plain, gzip or xz; ``-`` is standard input.
         columns: the columns of tables.
-        format: default: from the file name and the beginning of the file.
+        format: that of tables; default: from the file name.
         encoding: encoding of the files; default: UTF-8.
         misplaced: what to do with a question with an answer that is not in the text at its place:
             ``error``, or ``skip``, which leaves the question out and counts it.
@@ -62,11 +63,10 @@ def read_questions(
     for path in paths:
         counts: Counter[str] = Counter()
         with open_input(path) as file:
-            chosen = format or ("squad" if is_squad(file) else None)
-            if chosen == "squad":
+            if format is None and is_squad(file):
                 found = _squad(file, encoding)
             else:
-                found = _table(file, columns, encoding, chosen, counts)
+                found = _table(file, columns, encoding, format, counts)
             for where, question in found:
                 wrong = _misplaced(question)
                 if wrong is None:

@@ -20,10 +20,10 @@ class SpanData(ExampleData):
     """Questions whose answers are parts of texts: SQuAD's JSON files, or tables."""
 
     counts_overlap: ClassVar[bool] = True
-    format: Literal["squad"] | LabelledFormat | None = None
-    """Default: from the file name and the beginning of the file."""
+    format: LabelledFormat | None = None
+    """That of tables; default: from the file name. SQuAD's JSON is found by its content."""
     context: str = "context"
-    """The column of the text; this and the other columns are for tables."""
+    """The column of the text, by name or number from 1; this and the other columns are for tables."""
     question: str = "question"
     answer: str = "answer"
     """The column of the answer; empty if the text has none."""
@@ -37,7 +37,7 @@ class SpanData(ExampleData):
     @model_validator(mode="after")
     def _a_format_has_its_columns(self) -> "SpanData":
         if self.format == "label-text":
-            raise ValueError("format = 'label-text' has no questions; use squad, tsv, csv or jsonl")
+            raise ValueError("format = 'label-text' has no questions; use tsv, csv or jsonl")
         return self
 
     def read_files(self, files: Sequence[str]) -> Iterator[SpanQuestion]:
@@ -98,8 +98,6 @@ class SpanRecipe(EncoderRecipe):
 
     task: Literal["answer-spans"] = "answer-spans"
     data: SpanData
-    max_tokens: int = Field(384, ge=16)
-    """Maximum tokens of a training row: question, text, BEGIN and two ENDs."""
     overlap: int = Field(64, ge=0)
     """Least number of tokens that two neighbouring windows over a long text share."""
     longest_answer: int = Field(30, ge=1)
