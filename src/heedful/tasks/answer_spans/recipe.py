@@ -23,7 +23,7 @@ class SpanData(ExampleData):
     format: LabelledFormat | None = None
     """That of tables; default: from the file name. SQuAD's JSON is found by its content."""
     context: str = "context"
-    """The column of the text, by name or number from 1; this and the other columns are for tables."""
+    """The column of the text, by name or number from 1. The columns are for tables."""
     question: str = "question"
     answer: str = "answer"
     """The column of the answer; empty if the text has none."""
