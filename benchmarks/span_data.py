@@ -3,8 +3,8 @@
     python benchmarks/span_data.py FOLDER --xquad xquad.en.json.xz [--babi BABI_FOLDER]
     heedful train xquad-bidirectional-attention --data FOLDER --out runs/xquad
 
-All files have SQuAD's format. XQuAD is split by paragraph: a hash of the text of a paragraph puts it
-into one of ten parts, seven for training, one for validation and two for test, so that no paragraph
+All files have SQuAD's format. XQuAD is split by paragraph: a hash of the text of a paragraph puts
+it into one of ten parts, seven for training, one for validation and two for test, so that no paragraph
 is in two parts. ``facts.json`` has paragraphs of generated facts about people and places with names
 that are made of syllables. ``babi.json`` has the stories of the bAbI tasks (Weston et al. 2016) as
 texts; the answer is the word in the last supporting fact, or else where it occurs last. Questions
@@ -133,9 +133,8 @@ def part_of(context: str) -> str:
 
 def split(path: Path) -> dict[str, list[dict[str, Any]]]:
     """The paragraphs of a SQuAD-format file, by part."""
-    opened = lzma.open(path) if path.suffix == ".xz" else path.open("rb")
-    with opened as file:
-        articles = json.load(file)["data"]
+    content = path.read_bytes()
+    articles = json.loads(lzma.decompress(content) if path.suffix == ".xz" else content)["data"]
     parts: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
     for paragraph in (one for article in articles for one in article["paragraphs"]):
         parts[part_of(paragraph["context"])].append(paragraph)
