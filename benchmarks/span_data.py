@@ -4,11 +4,12 @@
     heedful train xquad-bidirectional-attention --data FOLDER --out runs/xquad
 
 All files have SQuAD's format. XQuAD is split by paragraph: a hash of the text of a paragraph puts
-it into one of ten parts, seven for training, one for validation and two for test, so that no paragraph
-is in two parts. ``facts.json`` has paragraphs of generated facts about people and places with names
-that are made of syllables. ``babi.json`` has the stories of the bAbI tasks (Weston et al. 2016) as
-texts; the answer is the word in the last supporting fact, or else where it occurs last. Questions
-whose answer does not occur in their story (yes and no, counts) are left out and counted.
+it into one of ten parts, seven for training, one for validation and two for test, so that no
+paragraph is in two parts. ``facts.json`` has paragraphs of generated facts about people and places
+with names that are made of syllables. ``babi.json`` has the stories of the bAbI tasks (Weston et
+al. 2016) as texts; the answer is the word in the last supporting fact, or else where it occurs
+last. Questions whose answer does not occur in their story (yes and no, counts) are left out and
+counted.
 """
 
 import argparse

@@ -4,10 +4,11 @@
 
 Both have the same random weights and read the same windows: random questions of 12 tokens and texts
 of 20 to 600 tokens, in windows of at most 384 tokens that overlap by 128, in batches of similar
-length with at most 8,192 tokens. For each question, both find the best span of at most 30 tokens and
-the score of "no answer". Both take turns; the figures are medians in milliseconds of processor time
-for each question, and the least, median and largest ratio. ``--memory N`` also answers N questions
-with heedful and prints how much the largest resident memory grows after the first tenth of them.
+length with at most 8,192 tokens. For each question, both find the best span of at most 30 tokens
+and the score of "no answer". Both take turns; the figures are medians in milliseconds of processor
+time for each question, and the least, median and largest ratio. ``--memory N`` also answers N
+questions with heedful and prints how much the largest resident memory grows after the first tenth
+of them.
 """
 
 import argparse
