@@ -206,8 +206,8 @@ class AttentionFlowEncoder(TextEncoder):
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         axes = {
-            "context_to_question": ("second", "first"),
             "question_to_context": ("question", "second"),
+            "context_to_question": ("second", "first"),  # the last one is shown as the alignment
         }
         flow = self.settings.flow
         read = {"both": list(axes), "none": []}.get(flow, [flow.replace("-", "_")])
