@@ -18,7 +18,7 @@ from heedful.runs.opening import open_run
 from heedful.serving import Limits, Served, make_application
 from heedful.tasks.answer_spans.training import SpanTask
 from heedful.tasks.spec import spec_of_run
-from text_help import LOOP
+from text_help import LOOP, MASKED, write_data
 
 COLOURS, ANIMALS = ("red", "green", "blue", "old"), ("dog", "cat", "bird", "horse")
 VERBS = ("sat", "ran", "slept", "ate")
@@ -264,7 +264,7 @@ def test_the_loss_is_the_mean_of_both_boundaries_over_the_text(run: Path) -> Non
     model.eval()
     found = task.loss(batch)
     total = 0.0
-    logits = model.heads["answer-spans"](model.encoder(batch.rows))
+    logits = model.heads["answer-spans"](model.encoder(batch.rows)).detach()
     for row, tokens in enumerate(batch.rows.tokens.tolist()):
         ends = [place for place, token in enumerate(tokens) if token == 3]
         places = [0, *range(ends[0] + 1, ends[1])]
@@ -348,6 +348,21 @@ def test_a_recipe_is_chosen_for_a_file_and_other_models_can_be_used(
         assert heedful.train(recipe(run.parent, model=model, training=short), name)
     with pytest.raises(UserError, match="no vectors of tokens"):
         heedful.train(recipe(run.parent, model={"kind": "decomposable"}), tmp_path / "x")
+
+
+def test_a_pre_trained_bert_is_fine_tuned(run: Path, tmp_path: Path) -> None:
+    write_data(tmp_path)
+    assert heedful.train(MASKED, tmp_path / "masked", data=tmp_path)
+    short = {**recipe(run.parent)["training"], "max_steps": 2, "validate_every": 2}
+    tables = recipe(run.parent, model=MASKED["model"], training=short)
+    tables["tokeniser"] = MASKED["tokeniser"]
+    assert heedful.train(tables, tmp_path / "spans", start_from=tmp_path / "masked")
+    opened = open_run(tmp_path / "spans")
+    model: Any = spec_of_run(tmp_path / "spans")[1].build_model(opened)
+    spec_of_run(tmp_path / "spans")[1].load_start(opened, model)
+    before = open_run(tmp_path / "masked").chosen(None).weights()
+    name = "encoder.embeddings.tokens.weight"
+    assert torch.equal(model.state_dict()[name], before[name])
 
 
 def test_python_rows_are_data_too(tmp_path: Path) -> None:
