@@ -12,7 +12,8 @@ SIZES = {"layers": 1, "hidden_size": 16, "ffn_size": 8, "max_length": 16, "dropo
 WINDOW = {"name": "window", "before": 2, "after": 0, "sinks": 1}
 FACTORS: dict[str, list[Any]] = {
     "score": [
-        "scaled-dot", "dot", "general", {"name": "additive", "hidden_size": 3}, "concat",
+        "scaled-dot", "dot", "general", "trilinear", "concat",
+        {"name": "additive", "hidden_size": 3},
         {"name": "cosine", "learned": True}, "gaussian", {"name": "location", "positions": 16},
         "exp-dot", {"name": "soft-capped", "cap": 5.0},
     ],

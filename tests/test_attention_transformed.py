@@ -22,6 +22,7 @@ SCORES: dict[str, Any] = {
     "scaled dot": scores.ScaledDot,
     "dot": scores.Dot,
     "general": lambda: scores.General(4, 4),
+    "trilinear": lambda: scores.Trilinear(4),
     "additive": lambda: scores.Additive(4, 4, 6),
     "concat": lambda: scores.Concat(4, 4, 6),
     "cosine": lambda: scores.Cosine(3.0),

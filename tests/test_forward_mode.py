@@ -23,6 +23,7 @@ SCORES: dict[str, Callable[[], scores.Score]] = {
     "exp dot": scores.ExpDot,
     "gaussian": scores.Gaussian,
     "general": lambda: scores.General(WIDTH, WIDTH),
+    "trilinear": lambda: scores.Trilinear(WIDTH),
     "location": lambda: scores.Location(WIDTH, 200),
     "scaled dot": scores.ScaledDot,
     "soft-capped": lambda: scores.SoftCapped(cap=3.0),

@@ -28,6 +28,7 @@ SCORES: dict[str, Callable[[], scores.Score]] = {
     "Dot": scores.Dot,
     "ExpDot": scores.ExpDot,
     "General": lambda: scores.General(4, 4),
+    "Trilinear": lambda: scores.Trilinear(4),
     "Additive": lambda: scores.Additive(4, 4, 6),
     "Additive, summed": lambda: scores.Additive(4, 4, 6, vector=False),
     "Concat": lambda: scores.Concat(4, 4, 6),

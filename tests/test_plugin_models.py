@@ -127,6 +127,7 @@ def test_each_family_knows_its_kinds() -> None:
         {"transformer", "recurrent", "convolutional", "bytenet", "aligner"},
         {
             *("bert", "xlnet", "perceiver", "recurrent-encoder", "hierarchical", "decomposable"),
+            "bidirectional-attention-flow",
             *("elmo", "language", "convolutional-encoder"),
         },
         {

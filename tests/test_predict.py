@@ -22,6 +22,7 @@ EARLIER = Path(__file__).parent / "data" / "runs-0.1"
 LATER = {
     "algorithm",
     "answer",
+    "answer-spans",
     "bidirectional",
     "captioning",
     "denoising",

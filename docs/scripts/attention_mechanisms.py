@@ -158,6 +158,7 @@ def _scores() -> dict[str, Mechanism]:
             normalize=normalizers.PlainSum(),
         ),
         "general": _score(toy.general(), scores.General(D, D)),
+        "trilinear": _score(toy.trilinear(), scores.Trilinear(D)),
         "additive": _score(toy.additive(), scores.Additive(D, D, D)),
         "additive-plain": _plainly(toy.additive(), scores.Additive(D, D, D)),
         "additive-sum": _score(toy.additive(vector=False), scores.Additive(D, D, D, vector=False)),

@@ -95,6 +95,11 @@ def general() -> scores.General:
     return _set(scores.General(2, 2), weight=[[1.0, 0.5], [0.0, 1.0]])
 
 
+def trilinear() -> scores.Trilinear:
+    """Products of which the first counts double, and a liking for keys with a second component."""
+    return _set(scores.Trilinear(2), weight=[[0.0, 0.0], [0.0, 0.5], [2.0, 1.0]])
+
+
 def additive(*, vector: bool = True) -> scores.Additive:
     """Two units: who looks for an act holds the first one down, who for a person the other."""
     score = scores.Additive(2, 2, hidden_dim=2, vector=vector)

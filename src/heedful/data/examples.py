@@ -91,6 +91,38 @@ def tagged_only(example: Tagged, items: Sequence[T]) -> list[T]:
     return [item for item, tag in zip(items, example.tags, strict=True) if tag]
 
 
+class SpanQuestion(NamedTuple):
+    """A question about a text, and its answers, which are parts of the text."""
+
+    question: str
+    context: str
+    """The text."""
+    answers: tuple[tuple[str, int], ...]
+    """Each right answer and the index of its first character; empty if the text has none."""
+    name: str
+    """The question's identifier in prediction files."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The question and the text."""
+        return (self.question, self.context)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Empty: an answer is not a class."""
+        return ()
+
+    @property
+    def identity(self) -> str:
+        """The key for splitting: all questions about a text are in the same part."""
+        return self.context
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return f"{self.question}\t{self.context}"
+
+
 class Document(str):
     """A document of plain text; it has no label."""
 
@@ -112,7 +144,7 @@ class Document(str):
         return self
 
 
-Example = Labelled | Rated | Tagged | Document
+Example = Labelled | Rated | Tagged | SpanQuestion | Document
 """An example of a task for single texts."""
 
 

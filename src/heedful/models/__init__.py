@@ -5,6 +5,7 @@ Each module, and each plug-in, registers its models when it is imported.
 
 from heedful.models import (
     aligner,
+    attention_flow,
     bert,
     bytenet,
     bytenet_language,
@@ -84,6 +85,7 @@ MODULES = (
     recurrent_encoder,
     hierarchical,
     decomposable,
+    attention_flow,
     convolutional_encoder,
     language_encoder,
     perceiver,

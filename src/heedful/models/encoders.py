@@ -54,6 +54,9 @@ class TextEncoder(nn.Module):
     """Whether it reads pairs of texts only."""
     fresh_at_start: tuple[str, ...] = ()
     """Beginnings of the names of parameters that a run it starts from may not have."""
+    span_widths: tuple[int, int, int] | None = None
+    """How many components of a token's state are for both boundaries of an answer, for starts only
+    and for ends only (:class:`heedful.models.span_layer.SpanLayer`); None: all for both."""
     pooled_from: int = 0
     """Index of the token whose state ``pooled`` is computed from, if it is one; −1 is the last."""
 

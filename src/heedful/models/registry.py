@@ -101,6 +101,8 @@ class EncoderSettings(ModelSettings):
     reads_words: ClassVar[bool] = False
     """Whether tokens are characters, of which the model makes words: it is also built from the
     tokens of white space, its third argument."""
+    reads_spellings: ClassVar[bool] = False
+    """Whether the model is also built from the text of each symbol, its third argument."""
     has_directions: ClassVar[bool] = False
     """Whether it is a language model in each direction, which can be pre-trained as such."""
 
@@ -282,6 +284,7 @@ def build_encoder(
     vocabulary: int,
     sentence_ends: Sequence[int] = (),
     separators: Sequence[int] = (),
+    spellings: Sequence[str] = (),
 ) -> TextEncoder:
     """Build the encoder of the settings, with new weights from PyTorch's default generator.
 
@@ -290,10 +293,12 @@ def build_encoder(
         vocabulary: number of symbols.
         sentence_ends: the tokens that end sentences, for a model that encodes single sentences.
         separators: the tokens of white space, for a model that makes words of characters.
+        spellings: the text of each symbol, for a model that reads the characters of tokens.
     """
     ends = (sentence_ends,) if settings.reads_sentences else ()
     between = (separators,) if settings.reads_words else ()
-    return _build(settings, TextEncoder, vocabulary, *ends, *between)
+    spelled = (spellings,) if settings.reads_spellings else ()
+    return _build(settings, TextEncoder, vocabulary, *ends, *between, *spelled)
 
 
 def build_language_model(settings: LanguageSettings, vocabulary: int) -> LanguageModel:

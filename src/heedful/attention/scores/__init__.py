@@ -16,6 +16,7 @@ from heedful.attention.scores.recurrent import RecurrentScore
 from heedful.attention.scores.registry import build_score, register_score
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.attention.scores.soft_capped import SoftCapped
+from heedful.attention.scores.trilinear import Trilinear
 
 __all__ = [
     "Additive",
@@ -34,6 +35,7 @@ __all__ = [
     "Score",
     "ScoreSettings",
     "SoftCapped",
+    "Trilinear",
     "build_score",
     "register_score",
 ]

@@ -17,6 +17,7 @@ from heedful.attention.scores.location import Location
 from heedful.attention.scores.location_aware import LocationAware
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.attention.scores.soft_capped import SoftCapped
+from heedful.attention.scores.trilinear import Trilinear
 
 BuildScore = Callable[[int], Score]
 """Builds a score for queries and keys of this width."""
@@ -86,5 +87,6 @@ for _kind in (
     LocationAware.Settings,
     Coverage.Settings,
     SoftCapped.Settings,
+    Trilinear.Settings,
 ):
     _builders.add(str(_kind.model_fields["name"].default), _kind, _OfWidth)

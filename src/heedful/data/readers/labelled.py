@@ -140,6 +140,17 @@ def _opened(
             yield file, _RECORDS[format or _format(file)]
 
 
+def opened_tables(
+    file: Input, names: Sequence[str], encoding: str | None, format: LabelledFormat | None
+) -> Iterator[Record]:
+    """The records of an opened table, with the values of the columns ``names``.
+
+    Raises:
+        UserError: as in :func:`read_labelled`, except for empty values.
+    """
+    return _RECORDS[format or _format(file)](file, names, encoding)
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """A hint with the nearest known name, or with all known names."""
     lower = {other.casefold(): other for other in known}

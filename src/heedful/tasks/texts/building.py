@@ -58,11 +58,18 @@ def headed_encoder(run: TextRun) -> HeadedEncoder:
         known["size"],
         sentence_ends=known.get("sentence_ends", []),
         separators=known.get("separators", []),
+        spellings=_spellings(run) if recipe.model.reads_spellings else (),
     )
     heads: dict[str, nn.Module] = {}
     for name, head in recipe.heads().items():
         heads |= part_of(head.task).layers(name, head, encoder, len(run.labels(name)), recipe)
     return HeadedEncoder(encoder, heads)
+
+
+def _spellings(run: TextRun) -> list[str]:
+    """The text of each symbol of a run's vocabulary."""
+    vocabulary = run.vocabulary()
+    return vocabulary.decode_batch([[symbol] for symbol in range(vocabulary.size)])
 
 
 def training_of(

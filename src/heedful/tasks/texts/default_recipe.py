@@ -21,8 +21,8 @@ from heedful.tasks.default_recipe import (
     words_in,
 )
 
-_SEED = 1
-_PIPE = (
+SEED = 1
+PIPE = (
     "standard input can be read only once, so no recipe can be chosen for it; save it to a file, "
     "or give a recipe"
 )
@@ -51,7 +51,7 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
     places = array("d")
     for example in examples_read:
         own = words_in(example.text)
-        places.append(pseudo_random(example.identity, _SEED))
+        places.append(pseudo_random(example.identity, SEED))
         examples += 1
         words += len(own)
         longest = max(longest, len(example.text))
@@ -92,7 +92,7 @@ def choose_classification(
     Raises:
         UserError: the files are invalid, or have no such columns.
     """
-    refuse_pipe(paths, _PIPE)
+    refuse_pipe(paths, PIPE)
     text, label = text or ["text"], label or "label"
     found = read_labelled(
         find_data(paths, folder),
@@ -105,13 +105,13 @@ def choose_classification(
     size = measure_texts(found, paths[0])
     return {
         "task": "classification",
-        "seed": _SEED,
+        "seed": SEED,
         "data": {
             **data_table(paths, text=list(text), label=label, encoding=encoding, format=format),
             "unlabelled": unlabelled,
-            **_shares(size),
+            **shares(size),
         },
-        "tokeniser": _tokeniser(size),
+        "tokeniser": tokeniser(size),
         "max_tokens": _row(size),
         "model": {
             "kind": "recurrent-encoder",
@@ -123,7 +123,7 @@ def choose_classification(
             "pairs": "apart" if len(text) == 2 else "joined",
             "max_length": _row(size),
         },
-        "training": {**_steps(size, passes=12), "penalty": 0.03, "choose_by": "accuracy"},
+        "training": {**steps(size, passes=12), "penalty": 0.03, "choose_by": "accuracy"},
     }
 
 
@@ -139,18 +139,18 @@ def choose_tagging(
     Raises:
         UserError: the files are invalid, or have no such column.
     """
-    refuse_pipe(paths, _PIPE)
+    refuse_pipe(paths, PIPE)
     column = column or "upos"
     found = read_tagged(find_data(paths, folder), column=column, encoding=encoding)
     size = measure_texts(found, paths[0])
     return {
         "task": "tagging",
-        "seed": _SEED,
+        "seed": SEED,
         "data": {
             **data_table(paths, column=column, encoding=encoding),
-            **_shares(size),
+            **shares(size),
         },
-        "tokeniser": {**_tokeniser(size), "lower_case": False},
+        "tokeniser": {**tokeniser(size), "lower_case": False},
         "max_tokens": _row(size),
         "model": {
             "kind": "recurrent-encoder",
@@ -160,7 +160,7 @@ def choose_tagging(
             "dropout": 0.3,
             "max_length": _row(size),
         },
-        "training": {**_steps(size, passes=12), "choose_by": "accuracy"},
+        "training": {**steps(size, passes=12), "choose_by": "accuracy"},
     }
 
 
@@ -176,20 +176,20 @@ def choose_language_model(
     Raises:
         UserError: the files are invalid or empty.
     """
-    refuse_pipe(paths, _PIPE)
+    refuse_pipe(paths, PIPE)
     rule = documents or "blank-lines"
     found = read_documents(
         find_data(paths, folder), document=rule, blank_lines=True, encoding=encoding
     )
     size = measure_texts((Document("\n".join(lines)) for lines in found), paths[0])
     small = size.words < 1_000_000
-    training = _steps(size, passes=8)
+    training = steps(size, passes=8)
     return {
         "task": "language-model",
-        "seed": _SEED,
+        "seed": SEED,
         "data": {
             **data_table(paths, documents=documents, encoding=encoding),
-            **_shares(size),
+            **shares(size),
         },
         "tokeniser": {
             "kind": "bytes",
@@ -215,11 +215,11 @@ def adapt_to_start(tables: dict[str, Any], start: Any) -> dict[str, Any]:
     return {**tables, "training": training}
 
 
-def _shares(size: Size) -> dict[str, float]:
+def shares(size: Size) -> dict[str, float]:
     return {"validation_share": size.share, "test_share": size.share} if size.share else {}
 
 
-def _tokeniser(size: Size) -> dict[str, Any]:
+def tokeniser(size: Size) -> dict[str, Any]:
     return {"vocabulary_size": vocabulary(size.word_types, 8000), "lower_case": True}
 
 
@@ -231,7 +231,7 @@ def _row(size: Size) -> int:
     return max(32, min(512, size.longest + 3))
 
 
-def _steps(size: Size, passes: int) -> dict[str, Any]:
+def steps(size: Size, passes: int) -> dict[str, Any]:
     tokens = size.words * TOKENS_PER_WORD
     batch_tokens = 1024 if tokens < 200_000 else 2048 if tokens < 5_000_000 else 4096
     steps = max(200, min(50_000, round(passes * tokens / batch_tokens)))

@@ -81,7 +81,7 @@ def score_text_run(
         if data is None:
             examples = spec.kept(run, name, "test")
         else:
-            examples = _read(run, name, data, options.encoding)
+            examples = read_examples(run, name, data, options.encoding)
         if examples:
             worst = max(options.sentences, 0)
             scores.append(spec.score(ScoredHead(run, name, examples, worst, opening)))
@@ -92,7 +92,9 @@ def score_text_run(
     return scores
 
 
-def _read(run: TextRun, name: str, data: Sequence[str], encoding: str | None) -> Sequence[Example]:
+def read_examples(
+    run: TextRun, name: str, data: Sequence[str], encoding: str | None
+) -> Sequence[Example]:
     """The examples of files, read like the training data of the head ``name``."""
     nothing = {"validation": [], "test": [], "validation_share": 0.0, "test_share": 0.0}
     chosen = {} if encoding is None else {"encoding": encoding}

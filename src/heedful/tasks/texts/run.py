@@ -10,7 +10,7 @@ from typing import Any, cast
 from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.data.examples import Document, Example, Labelled, Rated, Tagged
+from heedful.data.examples import Document, Example, Labelled, Rated, SpanQuestion, Tagged
 from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.runs.registry import kind_of
@@ -65,6 +65,16 @@ class TextRun(Run):
             raise no_examples(self.set_folder(name) / f"{part}.jsonl")
         return [Tagged(tuple(words), tuple(tags)) for words, tags in found]
 
+    def questions(self, name: str, part: str) -> list[SpanQuestion]:
+        """The questions with answers of ``validation`` or ``test`` stored in the run."""
+        found = self._kept(name, part)
+        if not all(_is_asked(example) for example in found):
+            raise no_examples(self.set_folder(name) / f"{part}.jsonl")
+        return [
+            SpanQuestion(question, context, tuple((text, start) for text, start in answers), own)
+            for question, context, answers, own in found
+        ]
+
     def documents(self, name: str, part: str) -> list[Document]:
         """The documents of ``validation`` or ``test`` stored in the run."""
         return [Document(text) for text in self._kept(name, part)]
@@ -92,6 +102,18 @@ def _is_rated(example: Any) -> bool:
 def _is_tagged(example: Any) -> bool:
     right = isinstance(example, list) and len(example) == 2 and all(map(_is_texts, example))
     return right and len(example[0]) == len(example[1])
+
+
+def _is_asked(example: Any) -> bool:
+    if not (isinstance(example, list) and len(example) == 4 and isinstance(example[2], list)):
+        return False
+    return _is_texts([*example[:2], example[3]]) and all(
+        isinstance(one, list)
+        and len(one) == 2
+        and isinstance(one[0], str)
+        and isinstance(one[1], int)
+        for one in example[2]
+    )
 
 
 def as_text_run(run: Run) -> TextRun:

@@ -161,6 +161,10 @@
  * @property {number} windows
  */
 
+/** @typedef {{text: string, start: number, end: number, probability: number}} FoundSpan a part of a text; its place in code points */
+
+/** @typedef {{answer: string, candidates: FoundSpan[], windows: number, window: number}} FoundAnswer */
+
 /** @typedef {{word: string, fall: number, log_odds: number, share: number | null}} WordScore */
 
 /** @typedef {Classified & {words: WordScore[], first_words: number}} Explained */
