@@ -160,6 +160,20 @@ METRICS: dict[str, Callable[[Sequence[Any], Sequence[Answer], SuiteTask], float]
 """Metric → its function of right answers and answers; values are at most 1."""
 
 
+METRIC_TITLES = {
+    "matthews": "MCC",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "f1a": "F1a",
+    "exact_match": "EM",
+    "token_f1": "F1",
+    "gender_parity": "gender parity",
+}
+"""Metric → its name in tables, if it differs."""
+
+
 def normalised(text: str) -> str:
     """Lower case, without punctuation, English articles and repeated white space (SQuAD).
 

@@ -14,6 +14,7 @@ from heedful.data.suites.submissions import write_submission
 from heedful.data.suites.tasks import TASKS, SuiteTask, tasks_of
 from heedful.evaluation.outcome import Evaluation, Figure, ReportTable
 from heedful.evaluation.suites import (
+    METRIC_TITLES,
     Answer,
     Outputs,
     answer_of,
@@ -230,7 +231,7 @@ def _report(
             one.run,
             ", ".join(one.files),
             f"{one.examples:,}",
-            ", ".join(f"{_spoken(name)} {value:.1f}" for name, value in one.figures.items()),
+            ", ".join(f"{_titled(name)} {value:.1f}" for name, value in one.figures.items()),
             f"{one.score:.1f}",
         )
         for one in scored
@@ -266,5 +267,6 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".xz").removesuffix(".gz").rpartition(".")[0]
 
 
-def _spoken(name: str) -> str:
-    return name.replace("_", " ", 1) if "(" not in name else name
+def _titled(name: str) -> str:
+    metric, space, rest = name.partition(" ")
+    return METRIC_TITLES.get(metric, metric) + space + rest
