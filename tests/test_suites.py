@@ -406,21 +406,8 @@ def test_the_files_have_the_names_that_the_servers_ask_for() -> None:
         *("MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv"),
     ]
     names = [name for task in tasks_of("superglue") for name in task.submission_files]
-    assert names == [
-        f"{task}.jsonl"
-        for task in [
-            "BoolQ",
-            "CB",
-            "COPA",
-            "MultiRC",
-            "ReCoRD",
-            "RTE",
-            "WiC",
-            "WSC",
-            "AX-b",
-            "AX-g",
-        ]
-    ]
+    titles = ("BoolQ", "CB", "COPA", "MultiRC", "ReCoRD", "RTE", "WiC", "WSC", "AX-b", "AX-g")
+    assert names == [f"{title}.jsonl" for title in titles]
 
 
 # Mistakes
