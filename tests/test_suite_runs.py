@@ -1,5 +1,6 @@
 """``heedful evaluate --benchmark``: runs of a benchmark's tasks, its table and submissions."""
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -245,3 +246,38 @@ def test_a_packed_file_is_found_by_its_official_name(data: Path, tmp_path: Path)
     assert heedful.train(tables, tmp_path / "run", data=tmp_path)
     shown = evaluate("--benchmark", "glue", tmp_path / "run")
     assert "dev.tsv.gz" in shown
+
+
+def test_the_benchmark_makes_one_table_and_resumes(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    table = importlib.import_module("glue_table")
+    changes = [
+        *("training.max_steps=2", "training.validate_every=2", "training.checkpoint_every=2"),
+        *("training.precision=float32", "data.validation_share=0.3", "tokeniser.kind=words"),
+        *("tokeniser.vocabulary_size=40", "tokeniser.mask=false", "model.embedding_size=4"),
+        "model.feature_maps=2",
+    ]
+    monkeypatch.setattr(table, "RESAMPLES", 20)
+    monkeypatch.setattr(table, "LEARNING_RATES", (0.001, 0.01))
+    command = ["glue_table.py", "--data", str(data), "--out", str(tmp_path), "--seeds", "2"]
+    command += [part for change in changes for part in ("--set-fine-tuning", change)]
+    monkeypatch.setattr(table, "TASKS", {name: table.TASKS[name] for name in ("cb", "stsb")})
+    for only in ("majority", "bag", "kim --tasks cb", "kim --tasks cb"):
+        monkeypatch.setattr("sys.argv", [*command, "--only", *only.split()])
+        assert table.main() == 0
+    shown = capsys.readouterr().out
+    kept = json.loads((tmp_path / "kim/cb/figure.json").read_text(encoding="utf-8"))
+    assert len(kept["seeds"]) == 2
+    assert kept["low"] <= kept["score"] <= kept["high"]
+    runs = sorted((tmp_path / "kim/cb").glob("rate-*"))
+    assert len(runs) == 3  # two learning rates, and one more seed of the better one
+    # The made-up labels follow one another, so that a third has the most frequent one.
+    majority = json.loads((tmp_path / "majority/cb/figure.json").read_text(encoding="utf-8"))
+    assert majority["figures"][0] == pytest.approx(
+        {"accuracy": 100 / 3, "macro_f1": 100 / 6}  # F1 of one of three labels is 2/4
+    )
+    constant = json.loads((tmp_path / "majority/stsb/figure.json").read_text(encoding="utf-8"))
+    assert constant["score"] == 0
+    assert "| CB (macro F1 / accuracy)" in shown

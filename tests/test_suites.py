@@ -65,6 +65,24 @@ def test_labels_are_scored_as_sklearn_scores_them(key: str) -> None:
         assert value == pytest.approx(100 * expected[name], abs=1e-9)
 
 
+def test_constant_answers_have_no_correlation() -> None:
+    gold = ["0", "1", "1"]
+    assert score_answers(gold, ["1"] * 3, task_named("glue/cola")) == {"matthews": 0.0}
+    assert matthews_corrcoef(gold, ["1"] * 3) == 0.0
+    found = score_answers(["neutral"] * 2, ["neutral"] * 2, task_named("superglue/cb"))
+    assert found["macro_f1"] == pytest.approx(100 / 3)  # of the three labels of the task
+
+
+@pytest.mark.parametrize("key", ["glue/ax", "glue/rte"])
+def test_matthews_is_that_of_sklearn_for_any_number_of_labels(key: str) -> None:
+    task = task_named(key)
+    ax = task_named("glue/ax")
+    for seed in range(20):
+        gold, given = drawn(task.labels, 9, seed), drawn(task.labels, 9, seed + 50)
+        found = score_answers(gold, given, ax)["matthews"]
+        assert found == pytest.approx(100 * matthews_corrcoef(gold, given), abs=1e-9)
+
+
 def test_numbers_are_scored_as_scipy_scores_them() -> None:
     rng = np.random.default_rng(3)
     gold, given = rng.uniform(0, 5, 40).tolist(), rng.uniform(0, 5, 40).tolist()

@@ -4,6 +4,7 @@ Figures are from 0 to 100, correlations from −100 to 100.
 """
 
 import math
+import operator
 import re
 import string
 from collections import Counter
@@ -81,30 +82,35 @@ def score_answers(
 
 
 def _accuracy(gold: Sequence[Any], answers: Sequence[Answer], task: SuiteTask) -> float:
-    return fmean(one == other for one, other in zip(gold, answers, strict=True))
+    return sum(map(operator.eq, gold, answers)) / len(gold)
 
 
 def _matthews(gold: Sequence[Any], answers: Sequence[Answer], task: SuiteTask) -> float:
-    from sklearn.metrics import matthews_corrcoef
+    """Matthews' correlation for any number of labels (Gorodkin 2004); 0 if one side is constant."""
+    total, right = len(gold), sum(map(operator.eq, gold, answers))
+    true, given = Counter(gold), Counter(answers)
+    both = sum(true[label] * given[label] for label in true)
+    spreads = [total**2 - sum(count**2 for count in side.values()) for side in (true, given)]
+    if not all(spreads):
+        return 0.0
+    return (right * total - both) / math.sqrt(math.prod(spreads))
 
-    return float(matthews_corrcoef(list(gold), list(answers)))
+
+def _f1_of(label: str, gold: Sequence[Any], answers: Sequence[Answer]) -> float:
+    """F1 of a label; 0 if it occurs on neither side."""
+    right = Counter(zip(gold, answers, strict=True))[label, label]
+    occurring = list(gold).count(label) + list(answers).count(label)
+    return 2 * right / occurring if occurring else 0.0
 
 
 def _f1(gold: Sequence[Any], answers: Sequence[Answer], task: SuiteTask) -> float:
     """F1 of the label 1."""
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(list(gold), list(answers), pos_label="1", zero_division=0))
+    return _f1_of("1", gold, answers)
 
 
 def _macro_f1(gold: Sequence[Any], answers: Sequence[Answer], task: SuiteTask) -> float:
     """The mean F1 of the labels of the task."""
-    from sklearn.metrics import f1_score
-
-    found = f1_score(
-        list(gold), list(answers), labels=list(task.labels), average="macro", zero_division=0
-    )
-    return float(found)
+    return fmean(_f1_of(label, gold, answers) for label in task.labels)
 
 
 def _pearson(gold: Sequence[Any], answers: Sequence[Answer], task: SuiteTask) -> float:
