@@ -552,12 +552,19 @@ def test_the_task_gives_files_and_columns() -> None:
         ({"benchmark": "glue/sts-b"}, 'needs task = "regression"'),
         ({"benchmark": "glue/cola", "task": "regression"}, 'needs task = "classification"'),
         ({"benchmark": "glue/cola", "format": "tsv"}, "leave out format"),
+        ({"benchmark": "glue/cola", "unlabelled": "skip"}, "leave out unlabelled"),
         ({"benchmark": "glue/cola", "text": ["body"]}, "leave out text"),
     ],
 )
 def test_a_benchmark_that_does_not_fit_is_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         data_of(**data)
+
+
+def test_another_encoding_is_refused() -> None:
+    data = data_of(benchmark="glue/cola", encoding="latin-1")
+    with pytest.raises(UserError, match="the files of glue/cola are UTF-8"):
+        data.read(["train.tsv"])
 
 
 # Official data

@@ -99,8 +99,9 @@ class LabelledData(ExampleData):
         if task.is_numeric != cls.is_numeric:
             wanted = "regression" if task.is_numeric else "classification"
             raise ValueError(f'{task.key} needs task = "{wanted}"')
-        if given.get("format") is not None:
-            raise ValueError(f"leave out format: {task.key} has a format of its own")
+        for key, default in (("format", None), ("unlabelled", "error")):
+            if given.get(key, default) != default:
+                raise ValueError(f"leave out {key}: {task.key} has a format of its own")
         own = {"text": list(task.text), "label": task.label}
         for key, value in own.items():
             if given.get(key, value) != value:
@@ -120,6 +121,8 @@ class LabelledData(ExampleData):
 
     def read_files(self, files: Sequence[str]) -> Iterator[Labelled]:
         if self.official is not None:
+            if self.encoding is not None:
+                raise UserError(f"the files of {self.benchmark} are UTF-8: leave out the encoding")
             return read_official_rows(files, self.official)
         return read_labelled(
             files,
