@@ -82,12 +82,14 @@ def score_answers(
 
 
 def _accuracy(gold: Sequence[Any], answers: Sequence[Answer], task: SuiteTask) -> float:
-    return sum(map(operator.eq, gold, answers)) / len(gold)
+    right: int = sum(map(operator.eq, gold, answers))
+    return right / len(gold)
 
 
 def _matthews(gold: Sequence[Any], answers: Sequence[Answer], task: SuiteTask) -> float:
     """Matthews' correlation for any number of labels (Gorodkin 2004); 0 if one side is constant."""
-    total, right = len(gold), sum(map(operator.eq, gold, answers))
+    total = len(gold)
+    right: int = sum(map(operator.eq, gold, answers))
     true, given = Counter(gold), Counter(answers)
     both = sum(true[label] * given[label] for label in true)
     spreads = [total**2 - sum(count**2 for count in side.values()) for side in (true, given)]
