@@ -52,7 +52,7 @@ class _First:
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="The run to score; with --benchmark, a run for each task.", metavar="[RUN]..."
+            help="The run to score; with --benchmark, a run for each task.", metavar="RUN"
         ),
     ] = None
     data: Annotated[
