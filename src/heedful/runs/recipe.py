@@ -268,5 +268,5 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
 
 def _packed(path: Path) -> Path:
     """The path, or that of the same file packed by xz or gzip if only this one exists."""
-    packed = [path.with_name(f"{path.name}{ending}") for ending in (".xz", ".gz")]
+    packed = [Path(f"{path}{ending}") for ending in (".xz", ".gz")]
     return path if path.exists() else next((one for one in packed if one.is_file()), path)
