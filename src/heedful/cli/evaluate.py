@@ -28,7 +28,8 @@ HELP = """Score a run on its test set or on files: metrics, breakdowns and the w
 Translations are scored by BLEU, chrF and TER with confidence intervals; the report lists error
 rates and the worst and best sentences. Give a run, or files with the outputs of any system. A
 second run or file is compared with paired significance tests. Classifiers and taggers are scored by
-accuracy, macro F1 and Matthews' correlation, language models by perplexity.
+accuracy, macro F1 and Matthews' correlation, language models by perplexity. --benchmark scores runs
+of GLUE's or SuperGLUE's tasks by their official metrics and writes submissions.
 
 Examples:
 
@@ -39,6 +40,8 @@ Examples:
     heedful evaluate runs/teams --data new.csv
 
     heedful evaluate --hypotheses out.de --references test.de --sources test.en
+
+    heedful evaluate --benchmark glue runs/cola runs/rte --data glue --output submissions
 """
 
 
@@ -46,14 +49,28 @@ Examples:
 class _First:
     """The parameters before the options of the tasks."""
 
-    run: Annotated[Path | None, typer.Argument(help="The run to score.")] = None
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="The run to score; with --benchmark, a run for each task.", metavar="RUN"
+        ),
+    ] = None
     data: Annotated[
         list[str] | None,
         typer.Option(
             "--data",
             help="Test data in the format of the run's training data. For translations: a TSV, "
             "TMX, PO or XLIFF file, or two aligned text files (repeat the option). Default: the "
-            "run's test set.",
+            "run's test set. With --benchmark: the folder with a folder of official files for "
+            "each task.",
+        ),
+    ] = None
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            "--benchmark",
+            help="Score the tasks of glue, superglue or russian-superglue by their official "
+            "metrics. --output is then the folder for submissions.",
         ),
     ] = None
 
@@ -86,11 +103,17 @@ def _evaluate(values: dict[str, Any]) -> None:
     first = _First(**{one.name: values.pop(one.name) for one in fields(_First)})
     last = _Last(**{one.name: values.pop(one.name) for one in fields(_Last)})
     use_threads(last.threads)
-    check_output(last.output)
-    if first.run is None:
-        found = _evaluate_files(values, last)
+    runs = first.runs or []
+    if first.benchmark is not None:
+        found = _evaluate_benchmark(first.benchmark, runs, first.data or [], values, last)
+    elif len(runs) > 1:
+        raise UserError(f"{len(runs)} runs: give one, or the tasks of a benchmark with --benchmark")
     else:
-        found = _evaluate_run(first.run, first.data, values, last)
+        check_output(last.output)
+        if runs:
+            found = _evaluate_run(runs[0], first.data, values, last)
+        else:
+            found = _evaluate_files(values, last)
     if last.as_json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
         return
@@ -126,6 +149,24 @@ def _evaluate_run(
     if data is None:
         record_evaluation(run, found, opening)
     return found
+
+
+def _evaluate_benchmark(
+    suite: str, runs: list[Path], data: list[str], values: dict[str, Any], last: _Last
+) -> "Evaluation":
+    from heedful.tasks.suites import evaluate_suite
+
+    for spec in specs():
+        for one in parameters(spec.evaluation_options()):
+            if values[one.name] != one.default:
+                raise UserError(f"{flag(one)} is not for --benchmark; leave it out")
+    if not runs:
+        raise UserError("--benchmark needs runs: give a run for each task")
+    if len(data) > 1:
+        raise UserError("with --benchmark, --data is one folder: that of the tasks' folders")
+    folder = Path(data[0]) if data else None
+    opening = Opening(last.device, last.precision, last.checkpoint)
+    return evaluate_suite(suite, runs, folder, last.output, opening)
 
 
 def _options_of(spec: TaskSpec, values: dict[str, Any], why: str) -> Any:

@@ -233,6 +233,8 @@ def write_toml(recipe: Recipe) -> str:
 def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = False) -> list[str]:
     """``paths``, relative to ``folder`` if it is given.
 
+    A file ``train.tsv`` that does not exist may be packed: ``train.tsv.xz`` or ``train.tsv.gz``.
+
     Args:
         paths: files, or ``-`` for standard input.
         folder: the base of relative paths.
@@ -246,7 +248,7 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
         if path == "-":
             found.append(path)
             continue
-        whole = Path(path) if folder is None else folder / path
+        whole = _packed(Path(path) if folder is None else folder / path)
         if are_rows([path]) and not whole.is_file():
             raise UserError(
                 f"data file {whole} was rows of Python data: give them again, as data= of "
@@ -262,3 +264,9 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
             raise UserError(f"data file {whole} cannot be read: permission denied")
         found.append(str(whole))
     return found
+
+
+def _packed(path: Path) -> Path:
+    """The path, or that of the same file packed by xz or gzip if only this one exists."""
+    packed = [Path(f"{path}{ending}") for ending in (".xz", ".gz")]
+    return path if path.exists() else next((one for one in packed if one.is_file()), path)

@@ -246,13 +246,14 @@ def _place(name: str, header: Sequence[str], numbered: bool, where: str) -> int:
     )
 
 
-def _tsv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
+def tsv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
+    """Numbered rows of a table whose columns are separated by TABs; nothing is quoted."""
     for number, line in enumerate(lines_of(file, encoding), start=1):
         yield number, line.split("\t")
 
 
-def _csv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
-    """Rows with the number of their first line."""
+def csv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
+    """Numbered rows of a table of comma-separated values; the number is that of the first line."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
     lines = (line + "\n" for line in lines_of(file, encoding))
     first = next(lines, None)
@@ -334,8 +335,8 @@ def _value(found: dict[str, Any], name: str, where: str) -> str:
 
 Records = Callable[[Input, Sequence[str], str | None], Iterator[Record]]
 _RECORDS: dict[LabelledFormat, Records] = {
-    "tsv": partial(_table, _tsv_rows),
-    "csv": partial(_table, _csv_rows),
+    "tsv": partial(_table, tsv_rows),
+    "csv": partial(_table, csv_rows),
     "jsonl": _json_lines,
     "label-text": _label_text,
 }

@@ -1,8 +1,10 @@
 """Settings for the data of single texts: files, columns and formats."""
 
 import math
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +17,8 @@ from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
+from heedful.data.suites.reading import read_rows as read_official_rows
+from heedful.data.suites.tasks import SuiteTask, task_named
 from heedful.runs.settings import FileSettings
 
 _MOST_REAL_LABELS = 10
@@ -54,10 +58,18 @@ class ExampleData(FileSettings):
             files: the files, for messages.
         """
 
+    def keep_files(self, files: Sequence[str], folder: Path) -> None:
+        """Copy those test files to a run that a later evaluation reads as they are."""
+
 
 class LabelledData(ExampleData):
     """Texts, or pairs of texts, each with a label."""
 
+    is_numeric: ClassVar[bool] = False
+    """Whether the column ``label`` has numbers."""
+
+    benchmark: str | None = None
+    """The task of a benchmark whose official files are read, such as ``glue/rte``."""
     text: list[str] = Field(default_factory=lambda: ["text"], min_length=1, max_length=2)
     """The columns of the text, or of both texts, by name or number from 1."""
     label: str = "label"
@@ -72,6 +84,35 @@ class LabelledData(ExampleData):
     def _one_column_is_a_list(cls, given: Any) -> Any:
         return [given] if isinstance(given, str) else given
 
+    @model_validator(mode="before")
+    @classmethod
+    def _benchmark_has_files_and_columns(cls, given: Any) -> Any:
+        """Fill in what a benchmark's task determines, and refuse other values."""
+        if not isinstance(given, dict) or not isinstance(given.get("benchmark"), str):
+            return given
+        try:
+            task = task_named(given["benchmark"])
+        except UserError as error:
+            raise ValueError(str(error)) from error
+        if task.trained_on is not None:
+            raise ValueError(f"{task.key} has no training data: train on {task.trained_on}")
+        if task.is_numeric != cls.is_numeric:
+            wanted = "regression" if task.is_numeric else "classification"
+            raise ValueError(f'{task.key} needs task = "{wanted}"')
+        for key, default in (("format", None), ("unlabelled", "error")):
+            if given.get(key, default) != default:
+                raise ValueError(f"leave out {key}: {task.key} has a format of its own")
+        own = {"text": list(task.text), "label": task.label}
+        for key, value in own.items():
+            if given.get(key, value) != value:
+                raise ValueError(f"leave out {key}: {task.key} has columns of its own")
+        return {"train": list(task.train), "test": list(task.dev), **given, **own}
+
+    @property
+    def official(self) -> SuiteTask | None:
+        """The task of the benchmark, if there is one."""
+        return None if self.benchmark is None else task_named(self.benchmark)
+
     @model_validator(mode="after")
     def _columns_are_the_formats(self) -> "LabelledData":
         if self.format == "label-text" and len(self.text) > 1:
@@ -79,6 +120,10 @@ class LabelledData(ExampleData):
         return self
 
     def read_files(self, files: Sequence[str]) -> Iterator[Labelled]:
+        if self.official is not None:
+            if self.encoding is not None:
+                raise UserError(f"the files of {self.benchmark} are UTF-8: leave out the encoding")
+            return read_official_rows(files, self.official)
         return read_labelled(
             files,
             text=self.text,
@@ -106,9 +151,19 @@ class LabelledData(ExampleData):
             )
         require_classes(labelled, files)
 
+    def keep_files(self, files: Sequence[str], folder: Path) -> None:
+        if self.official is None or are_rows(files):
+            return
+        for number, file in enumerate(files, start=1):
+            own = folder / f"official-{number}"
+            own.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, own / Path(file).name)
+
 
 class RatedData(LabelledData):
     """Texts, or pairs of texts, each with a number in the column ``label``."""
+
+    is_numeric: ClassVar[bool] = True
 
     def read_files(self, files: Sequence[str]) -> Iterator[Any]:
         for number, example in enumerate(super().read_files(files), start=1):

@@ -76,6 +76,7 @@ def prepare_text_run(
     for name, parts in held_out.items():
         for part, own in parts.items():
             write_examples(path / "data" / name / f"{part}.jsonl", own)
+        sources[name].data.keep_files(files[name]["test"], path / "data" / name)
     save_vocabulary(vocabulary, path / "tokeniser")
     about = {
         "data": {"hashes": hashes},

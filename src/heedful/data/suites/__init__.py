@@ -1,0 +1,1 @@
+"""GLUE, SuperGLUE and Russian SuperGLUE: their tasks as data, readers and submissions."""
