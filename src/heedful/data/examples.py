@@ -91,6 +91,11 @@ def tagged_only(example: Tagged, items: Sequence[T]) -> list[T]:
     return [item for item, tag in zip(items, example.tags, strict=True) if tag]
 
 
+def outside_if_untagged(example: Tagged, tags: Sequence[str]) -> list[str]:
+    """Tags of the words, ``O`` where the example has none."""
+    return [tag if gold else "O" for tag, gold in zip(tags, example.tags, strict=True)]
+
+
 class Document(str):
     """A document of plain text; it has no label."""
 

@@ -4,24 +4,27 @@ Shapes: B rows, L tokens, C tags.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import require_list
+from heedful.data.tag_schemes import Scheme
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.inference_mode import ready
 from heedful.inference.sliding_windows import count_phrase, room_for_text, spans
+from heedful.inference.tag_chain import TagChain
 from heedful.inference.text_reader import Advance, Row, check_head, only_row
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
-from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
+from heedful.models.encoders import ChainTagger, HeadedEncoder, Sequences, sequences_of
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,15 @@ class Tagger:
 
     A word's tag is that of its first token. A sentence longer than the model's maximum is read in
     windows that overlap by at least half; a word's tag is taken from the window in which the word
-    is farthest from a cut.
+    is farthest from a cut. With a conditional random field, a word's emissions are taken from that
+    window, and the tags of the whole sentence are chosen together.
 
     Args:
         model: the encoder and its heads.
         vocabulary: text to tokens.
         tags: the names of the tags, in the order of the head's outputs.
         head: the name of the head.
+        scheme: a conditional random field gives only sequences of tags that follow this scheme.
         device: the device of the model.
         precision: precision of matrix products: float32, bfloat16 or float16.
         batch_tokens: maximum number of padded tokens in a batch.
@@ -76,6 +81,7 @@ class Tagger:
         tags: Sequence[str],
         *,
         head: str = "tagging",
+        scheme: Scheme | None = None,
         device: torch.device | str = "cpu",
         precision: str = "float32",
         batch_tokens: int = 8192,
@@ -88,6 +94,8 @@ class Tagger:
         self.device, self.precision = torch.device(device), precision
         self.batch_tokens, self.notify = batch_tokens, notify
         self.max_length = model.max_length
+        self.scheme, own = scheme, model.heads[head]
+        self.chain = TagChain(own, self.tags, scheme) if isinstance(own, ChainTagger) else None
 
     def tag(self, sentences: Iterable[Sequence[str]]) -> list[list[str]]:
         """The tags of each sentence's words.
@@ -117,9 +125,13 @@ class Tagger:
 
         def decide() -> Decision:
             encoded = self.model.encoder(batch)
-            scores = self.model.heads[self.head](encoded)[0].float().log_softmax(1)
-            best = scores[places].max(1)
-            return Decision([self.tags[tag] for tag in best.indices.tolist()], best.values, places)
+            logits = self.model.heads[self.head](encoded)[0].float()[places]
+            if self.chain is None:
+                best = logits.log_softmax(1).max(1)
+                chosen, values = best.indices.tolist(), best.values
+            else:
+                chosen, values = self.chain.decide([logits])[0]
+            return Decision([self.tags[tag] for tag in chosen], values, places)
 
         attends = bool(self.model.attention_axes())
         described = describe_texts(self.vocabulary, tokens, None, " ".join(words), attends)
@@ -168,30 +180,49 @@ class Tagger:
                     range(len(parts)), key=lambda part: _distance(parts[part], place, len(tokens))
                 )
                 wanted.setdefault((line, part), []).append((word, place - parts[part][0]))
-        tags: list[dict[int, tuple[str, float]]] = [{} for _ in sentences]
         with ready(self.model, self.device, self.precision):
-            for batch in token_batches(items, 1, self.batch_tokens):
-                made = sequences_of([item.tokens for item in batch])
-                rows = Sequences(*(part.to(self.device) for part in made))
-                logits = self.model.heads[self.head](self.model.encoder(rows)).float()
-                values, best = logits.softmax(2).max(2)  # [B, L]
-                for row, item in enumerate(batch):
-                    for word, place in wanted.get((item.line, item.part), []):
-                        at = row, place + 1  # BEGIN is at 0
-                        tags[item.line][word] = self.tags[int(best[at])], float(values[at])
-        found = []
-        for words, own, parts_of in zip(sentences, tags, windows, strict=True):
-            chosen = [own[word] for word in range(len(words))]
-            found.append(
-                Tagging(
-                    tuple(words),
-                    tuple(tag for tag, _ in chosen),
-                    tuple(probability for _, probability in chosen),
-                    parts_of,
-                )
+            scored = self._scores(items, wanted, [len(words) for words in sentences])
+            decided = self._decide(scored)
+        found = [
+            Tagging(
+                tuple(words), tuple(self.tags[tag] for tag in own), tuple(values.tolist()), parts
             )
+            for words, (own, values), parts in zip(sentences, decided, windows, strict=True)
+        ]
         advance(len(found))
         return found
+
+    def _scores(
+        self,
+        items: Sequence[Item],
+        wanted: Mapping[tuple[int, int], Sequence[tuple[int, int]]],
+        counts: Sequence[int],
+    ) -> list[Tensor]:
+        """The probabilities, or the emissions of a chain, of the words of each sentence ``[W, C]``.
+
+        Args:
+            items: the windows of the sentences.
+            wanted: sentence and window → the words that are taken from it, and their tokens in it.
+            counts: the words of each sentence.
+        """
+        found = [torch.empty(count, len(self.tags)) for count in counts]
+        for batch in token_batches(items, 1, self.batch_tokens):
+            made = sequences_of([item.tokens for item in batch])
+            rows = Sequences(*(part.to(self.device) for part in made))
+            logits = self.model.heads[self.head](self.model.encoder(rows)).float()
+            scores = (logits if self.chain is not None else logits.softmax(2)).cpu()
+            for row, item in enumerate(batch):
+                for word, place in wanted.get((item.line, item.part), []):
+                    found[item.line][word] = scores[row, place + 1]  # BEGIN is at 0
+        return found
+
+    def _decide(self, scored: Sequence[Tensor]) -> list[tuple[list[int], Tensor]]:
+        """The tag of each word, by number, and its probability, for the scores of each sentence."""
+        if self.chain is None:
+            best = [own.max(1) for own in scored]
+            return [(own.indices.tolist(), own.values) for own in best]
+        own = [scores.to(self.device) for scores in scored]
+        return [(tags, values.exp()) for tags, values in self.chain.decide(own)]
 
     def encode(self, words: Sequence[str], number: int = 1) -> tuple[list[int], list[int]]:
         """A sentence's tokens, and the index of each word's first token.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.basics.errors import UserError
 from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from heedful.data.examples import Tagged
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
+    from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.recipe import TaggingRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -51,13 +53,28 @@ class Tagging(HeadSpec):
 
         return head
 
+    def encode(
+        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
+    ) -> dict[str, Any]:
+        from heedful.data.tag_schemes import mark_spans
+
+        head, _, figure = recipe.training.choose_by.rpartition(".")
+        here = not head or examples.name == recipe.table_of(head)
+        if figure == "span_f1" and here and not mark_spans(examples.labels):
+            raise UserError(
+                f"training.choose_by = '{recipe.training.choose_by}' needs tags of spans, such as "
+                f"B-PER, I-PER and O; {examples.name} has {', '.join(examples.labels[:5])}"
+            )
+        return super().encode(folder, settings, examples, vocabulary, recipe)
+
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_tagger
 
         return load_tagger(run, **how)
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
-        return {"head": head, "tags": run.labels(head)}
+        scheme = run.recipe.parts()[head].data.scheme
+        return {"head": head, "tags": run.labels(head), "scheme": scheme}
 
     def endpoints(self) -> "Sequence[Endpoint[Any]]":
         from heedful.tasks.tagging.endpoints import ENDPOINTS

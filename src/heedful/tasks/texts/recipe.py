@@ -99,6 +99,8 @@ class TaggingHead(Settings):
     task: Literal["tagging"] = "tagging"
     data: TaggedData
     weight: float = Field(1.0, gt=0)
+    crf: bool = False
+    """Predict all tags of a sentence together, by a conditional random field."""
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
@@ -217,6 +219,12 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(
                 "[vectors] is for other encoders: a language model has its own embeddings"
             )
+        chains = [head for head in self.heads().values() if head.task == "tagging" and head.crf]
+        if chains and (self.training.label_smoothing or self.training.compares_outputs):
+            raise ValueError(
+                "crf = true scores whole sentences: leave out training.label_smoothing, "
+                "training.teacher and training.consistency, which are for single tags"
+            )
         if self.training.label_smoothing and not tasks & {"classification", "tagging"}:
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
         if self.head_max_norm is not None and tasks == {"masked"}:
@@ -265,10 +273,12 @@ class TaggingRecipe(EncoderRecipe):
 
     task: Literal["tagging"] = "tagging"
     data: TaggedData
+    crf: bool = False
+    """Predict all tags of a sentence together, by a conditional random field."""
     training: TaggingTraining = TaggingTraining()
 
     def heads(self) -> Mapping[str, HeadSettings]:
-        return {"tagging": TaggingHead(data=self.data)}
+        return {"tagging": TaggingHead(data=self.data, crf=self.crf)}
 
 
 class MaskedRecipe(EncoderRecipe):

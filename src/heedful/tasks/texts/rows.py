@@ -113,18 +113,22 @@ def rows_read(source: Tensor, lengths: Tensor) -> Sequences:
 
 
 def tagged_rows(
-    example: Tagged, numbers: Mapping[str, int], vocabulary: Vocabulary, limit: int
+    example: Tagged,
+    numbers: Mapping[str, int],
+    vocabulary: Vocabulary,
+    limit: int,
+    *,
+    untagged: int = 0,
 ) -> Iterator[tuple[list[int], list[int]]]:
     """The windows of a sentence, of at most ``limit`` tokens with BEGIN and END.
 
     Yields:
-        A window's tokens; for each token, 1 + the number of its word's tag, or 0 within a word and
-        for words without a tag.
+        A window's tokens; for each token, 1 + the number of its word's tag, 0 within a word, and
+        ``untagged`` for words without a tag.
     """
     tokens, firsts = encode_words(vocabulary, example.words)
     tags = [0] * len(tokens)
     for place, tag in zip(firsts, example.tags, strict=True):
-        if tag:
-            tags[place] = 1 + numbers[tag]
+        tags[place] = 1 + numbers[tag] if tag else untagged
     for start, end in spans(len(tokens), room_for_text(limit)):
         yield tokens[start:end], tags[start:end]
