@@ -29,6 +29,7 @@ from heedful.interop.texts import (
 )
 from heedful.models.bert import Bert, BertSettings
 from heedful.models.electra import ReplacedTokens
+from heedful.runs.calibration import read_temperatures
 from heedful.tasks.replaced.recipe import ReplacedHead, ReplacedRecipe
 from heedful.tasks.texts.masking_settings import MaskingSettings
 from heedful.tasks.texts.recipe import (
@@ -303,6 +304,8 @@ def chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
                 f"{run.path}: the head '{chosen}' is a conditional random field (crf = true), for "
                 "which other formats have no layer; train without crf to export"
             )
+        if read_temperatures(run).get(chosen) is not None:
+            notice(f"{run.path}: the temperature of calibration.json is not exported")
         return chosen
     missing = f"no head '{head}'" if head is not None else "several heads"
     more = [] if _replaced_head(recipe) is None else [GENERATOR]

@@ -10,6 +10,7 @@ from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Tagged
+    from heedful.evaluation.calibration import Calibration
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.examples import Examples
@@ -27,6 +28,7 @@ class Tagging(HeadSpec):
     does = "tags"
     panel = Panel("tag", "Tag")
     train_option = "tag"
+    has_probabilities = True
     corpus = "CoNLL-U"
     reading_settings = ("encoding",)
 
@@ -94,6 +96,16 @@ class Tagging(HeadSpec):
         from heedful.tasks.tagging.evaluation import score_tags
 
         return score_tags(head.name, head.predictor(), head.examples, head.worst)
+
+    def calibration_of(self, predictor: Any, examples: Sequence[Any]) -> "Calibration":
+        from heedful.tasks.tagging.calibration import calibration_of
+
+        return calibration_of(predictor.taggings([one.words for one in examples]), examples)
+
+    def surprise_of(self, predictor: Any, examples: Sequence[Any]) -> Callable[[float], float]:
+        from heedful.tasks.tagging.calibration import surprise_of
+
+        return surprise_of(predictor, examples)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.tagging.command import Tag, run

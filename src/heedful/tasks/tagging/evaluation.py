@@ -6,10 +6,12 @@ from typing import Any
 
 from heedful.data.examples import Tagged, outside_if_untagged, tagged_only
 from heedful.data.tag_schemes import mark_spans
+from heedful.evaluation.calibration import calibration_details, calibration_table
 from heedful.evaluation.classification import score_tagging
 from heedful.evaluation.outcome import Examples, Figure
 from heedful.evaluation.span_scores import SpanReport, score_spans
 from heedful.inference.tagger import Tagger
+from heedful.tasks.tagging.calibration import calibration_of
 from heedful.tasks.texts.score import TextScore
 
 
@@ -30,9 +32,14 @@ def score_tags(name: str, tagger: Tagger, examples: Sequence[Tagged], worst: int
     )
     of_spans = _span_reports(tagger, examples, [own.tags for own in found])
     outputs = [" ".join(one.tags) for one in found]
-    values = report.figures()
-    details, measures = report.as_json(), _measures(examples, chosen)
+    now, before = calibration_of(found, examples), None
+    if tagger.temperature != 1.0:
+        unscaled = tagger.at(1.0).taggings([example.words for example in examples])
+        before = calibration_of(unscaled, examples)
+    values, measures = report.figures(), _measures(examples, chosen)
+    details = report.as_json() | calibration_details(now, before, tagger.temperature)
     tables = report.tables()
+    tables.insert(1, calibration_table(now, before))
     for own in of_spans:
         values |= own.figures()
         key = "strict_spans" if own.scheme else "spans"
@@ -47,7 +54,7 @@ def score_tags(name: str, tagger: Tagger, examples: Sequence[Tagged], worst: int
         measures,
     )
     words = sum(len(example.labels) for example in examples)
-    figures = {key: Figure(value) for key, value in values.items()}
+    figures = {key: Figure(value) for key, value in values.items()} | now.figures()
     return TextScore(name, words, "words", figures, tables, details, outputs, one_by_one)
 
 
