@@ -1,7 +1,7 @@
 """Calibration of the heads of runs for single texts."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 
 from heedful.basics.errors import UserError
 from heedful.data.examples import Example
@@ -9,7 +9,14 @@ from heedful.evaluation.calibration import Calibration
 from heedful.tasks.calibrating import Calibrated, calibrate
 from heedful.tasks.spec import Opening, spec_named
 from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.spec import HeadSpec, TextSpec
+
+
+class _Labels(Protocol):
+    """A task whose predictor has probabilities of labels."""
+
+    def kept(self, run: TextRun, name: str, part: str) -> Sequence[Example]: ...
+    def calibration_of(self, predictor: Any, examples: Sequence[Any]) -> Calibration: ...
+    def surprise_of(self, predictor: Any, examples: Sequence[Any]) -> Callable[[float], float]: ...
 
 
 def calibrate_head(run: TextRun, head: str | None, opening: Opening) -> Calibrated:
@@ -46,13 +53,13 @@ def calibration_of_head(run: TextRun, head: str | None, opening: Opening) -> Cal
     return spec.calibration_of(opening.load(run.path, head=name), examples)
 
 
-def _head(run: TextRun, head: str | None) -> tuple[str, HeadSpec]:
+def _head(run: TextRun, head: str | None) -> tuple[str, _Labels]:
     """The head that is calibrated, and its task."""
-    own = cast(TextSpec, spec_named(run.recipe.task))
-    heads: dict[str, Any] = {
-        name: spec
+    own = spec_named(run.recipe.task)
+    heads = {
+        name: cast(_Labels, spec_named(task))
         for name, task in own.heads(run.recipe).items()
-        if isinstance(spec := spec_named(task), HeadSpec) and spec.has_probabilities
+        if getattr(spec_named(task), "has_probabilities", False)
     }
     if not heads:
         raise UserError(
