@@ -26,6 +26,7 @@ LATER = {
     "captioning",
     "denoising",
     "image-classification",
+    "multi-label",
     "permutation",
     "regression",
     "replaced",

@@ -59,6 +59,23 @@ class Rated(NamedTuple):
         return "\t".join(self.texts)
 
 
+class MultiLabelled(NamedTuple):
+    """A text or a pair of texts, and any number of labels."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """The key for splitting: examples with the same first text are in the same part."""
+        return self.texts[0]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "\t".join(self.texts)
+
+
 class Tagged(NamedTuple):
     """The words of a sentence and a tag for each; the tag is empty for a word without one."""
 
@@ -117,7 +134,7 @@ class Document(str):
         return self
 
 
-Example = Labelled | Rated | Tagged | Document
+Example = Labelled | Rated | MultiLabelled | Tagged | Document
 """An example of a task for single texts."""
 
 

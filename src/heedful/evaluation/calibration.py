@@ -14,7 +14,7 @@ Shapes: N predictions, C classes.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from heedful.evaluation.outcome import Figure, ReportTable
 
@@ -24,7 +24,8 @@ LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.05, 20.0
 """The range of fitted temperatures."""
 
 
-class Bin(NamedTuple):
+@dataclass(frozen=True)
+class Bin:
     """The predictions whose confidence is in ``(low, high]``; the first bin contains 0."""
 
     low: float
@@ -82,7 +83,7 @@ class Calibration:
     def as_json(self) -> dict[str, Any]:
         """The figures and bins as a value that :mod:`json` can write."""
         figures = {name: figure.value for name, figure in self.figures().items()}
-        return {**figures, "bins": [own._asdict() for own in self.bins]}
+        return {**figures, "bins": [dict(vars(own)) for own in self.bins]}
 
     def table(self) -> ReportTable:
         """The bins that have predictions."""

@@ -66,7 +66,7 @@ class TagChain:
                 for own, row in zip(tags, marginals, strict=True)
             ]
 
-        nothing = [([], own.new_zeros(0)) for own in emissions]
+        nothing: list[tuple[list[int], Tensor]] = [([], own.new_zeros(0)) for own in emissions]
         return self._by_length(emissions, temperature, some, nothing)
 
     def log_marginals(self, emissions: Sequence[Tensor], temperature: float = 1.0) -> list[Tensor]:

@@ -201,19 +201,20 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(
                 "training.penalty needs structured self-attention: model.pooling = 'structured'"
             )
-        if self.training.penalty and not tasks & {"classification", "regression"}:
+        if self.training.penalty and not tasks & {"classification", "regression", "multi-label"}:
             raise ValueError(
-                "training.penalty needs a task of whole texts: classification or regression"
+                "training.penalty needs a task of whole texts: classification, multi-label or "
+                "regression"
             )
         if self.training.compares_outputs and self.training.penalty:
             raise ValueError(
                 "training.penalty watches one pass; leave it out, or training.teacher and "
                 "training.consistency"
             )
-        if self.training.compares_outputs and "regression" in tasks:
+        if self.training.compares_outputs and tasks & {"regression", "multi-label"}:
             raise ValueError(
-                "training.teacher and training.consistency compare probabilities, which a "
-                "regression does not have; leave them out"
+                "training.teacher and training.consistency compare the probabilities of classes, "
+                "of which a text has one; leave them out"
             )
         if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(

@@ -16,7 +16,14 @@ from heedful.attention import watch
 from heedful.attention.disagreement import disagreement
 from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST
-from heedful.data.examples import Labelled, Rated, Tagged, outside_if_untagged, tagged_only
+from heedful.data.examples import (
+    Labelled,
+    MultiLabelled,
+    Rated,
+    Tagged,
+    outside_if_untagged,
+    tagged_only,
+)
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.tag_schemes import mark_spans
 from heedful.evaluation.classification import score_classification, score_tagging
@@ -172,7 +179,7 @@ def _side_by_side(words: Sequence[str], tags: Sequence[str]) -> str:
     return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
 
 
-def read(example: Labelled | Rated) -> Text:
+def read(example: Labelled | Rated | MultiLabelled) -> Text:
     """The input of a predictor for an example."""
     return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
 
