@@ -237,7 +237,9 @@ class TaggingTask(LabelTask[Tagged, Tagger]):
                 read = Sequences(*(part.to(self.device) for part in read))
                 logits = self.model.heads[self.head](self.model.encoder(read))
                 total += self._summed_surprise(logits.double(), labels)
-        return total / max(1, sum(len(example.labels) for example in self.validation))
+        # Windows may overlap: a word counts in each of them.
+        tagged = sum(0 < tag != self.untagged for _, tags in rows for tag in tags)
+        return total / max(1, tagged)
 
     def _summed_surprise(self, logits: Tensor, labels: Tensor) -> float:
         """Summed −log p of tags ``[B, L]``, numbered as in :class:`RowBatch`."""
