@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -34,6 +35,7 @@ from heedful.data.readers.images import (
     read_image,
     read_images,
 )
+from heedful.runs.opening import open_run
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.image_input import seen_in
@@ -322,6 +324,34 @@ def test_the_command_has_a_line_for_each_image(folder: Path) -> None:
     made = folder / "view.html"
     assert invoke("view", str(folder / "run"), paths[0], "--output", str(made)).exit_code == 0
     assert "data:image/png" in made.read_text(encoding="utf-8")
+
+
+def test_probabilities_are_calibrated_on_the_validation_images(
+    folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder / "run", tmp_path / "run")
+    spec, run = spec_of_run(tmp_path / "run")[1], open_run(tmp_path / "run")
+    with pytest.raises(UserError, match="no head"):
+        spec.calibrate(run, "other", Opening())
+    plain = heedful.load(run.path, device="cpu")
+    found = spec.calibrate(run, None, Opening(device="cpu"))
+    assert found.temperature.after <= found.temperature.before
+    scaled = heedful.load(run.path, device="cpu")
+    assert scaled.temperature == found.temperature.value
+    examples = list(run.recipe.data.read_lines([str(run.path / "data" / "test.jsonl")]))
+    inputs = [{"image": one.image} for one in examples]
+    for one, other in zip(plain.predict(inputs), scaled.predict(inputs), strict=True):
+        # With two labels, the log-odds are divided by the temperature.
+        assert one.label == other.label
+        odds = [own[0][1] - own[1][1] for own in (one.others, other.others)]
+        assert odds[1] == pytest.approx(odds[0] / scaled.temperature, rel=1e-3, abs=1e-5)
+    measured = spec.calibration(run, None, Opening(device="cpu"))
+    assert measured.count == len(examples)
+    done = invoke("evaluate", str(run.path), "--json", "--device", "cpu")
+    figures = json.loads(done.stdout)["figures"]
+    error = figures["expected_calibration_error"]
+    assert error["value"] == pytest.approx(measured.expected_error)
+    assert not error["more_is_better"]
 
 
 def test_the_trace_lies_over_the_image(folder: Path, tmp_path: Path) -> None:

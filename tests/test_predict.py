@@ -28,6 +28,7 @@ LATER = {
     "denoising",
     "dialogue",
     "image-classification",
+    "multi-label",
     "permutation",
     "regression",
     "replaced",

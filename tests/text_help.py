@@ -122,6 +122,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "tagging", TAGGED, model=ATTENTIVE, vectors={"file": "vectors.txt", "frozen": True}
     ),
     "tagging": encoder("tagging", TAGGED),
+    "chain": encoder("tagging", TAGGED, crf=True),
     "masked": MASKED,
     "alone": {**MASKED, "masking": {"next_sentence": False, "whole_word": True}},
     "permutation": PERMUTATION,

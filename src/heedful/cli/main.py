@@ -119,6 +119,7 @@ def _with_plugins(arguments: list[str]) -> list[str]:
 def _register() -> None:
     """Register all commands. Their modules import PyTorch only when a command runs."""
     from heedful.cli import (
+        calibrate,
         check,
         compare,
         data,
@@ -148,6 +149,7 @@ def _register() -> None:
         view,
         serve,
         evaluate,
+        calibrate,
         check,
         memory,
         plot,

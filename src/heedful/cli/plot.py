@@ -31,7 +31,7 @@ Which = tuple[bool, int | None, str | None]
 
 @dataclass(frozen=True)
 class Plot:
-    """Plot the attention weights of a run, or its training curves.
+    """Plot the attention weights of a run, its training curves, or its calibration.
 
     For a translator: the alignment of a sentence with its translation, or the heads of a layer. For
     other runs: an attention map over the tokens of a text.
@@ -49,6 +49,8 @@ class Plot:
         heedful plot runs/mood "a film that one remembers" --distances --output distances.png
 
         heedful plot runs/en-de --curves --output curves.png
+
+        heedful plot runs/mood --calibration --output reliability.png
     """
 
     run: Annotated[Path, typer.Argument(help="The run.")]
@@ -86,6 +88,13 @@ class Plot:
         None
     )
     curves: Annotated[bool, typer.Option("--curves", help="Plot the training curves.")] = False
+    calibration: Annotated[
+        bool,
+        typer.Option(
+            "--calibration",
+            help="Plot how often the labels of each probability are right (test examples).",
+        ),
+    ] = False
     beam: Beam = None
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -103,6 +112,9 @@ def _run(options: Plot) -> None:
     check_output(options.output)
     if options.curves:
         _plot_curves(options.run, options.sentence, options.output)
+        return
+    if options.calibration:
+        _plot_calibration(options)
         return
     if options.links and (options.output is None or options.heads):
         raise UserError(_LINKS)
@@ -157,6 +169,26 @@ def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:
     records = read_records(opened.metrics_file)
     chosen = opened.chosen().step if opened.checkpoints() else None
     save_figure(curve_figure(records, str(run), chosen), output)
+
+
+def _plot_calibration(options: Plot) -> None:
+    """Draw or print how often labels are right, by their probability."""
+    from heedful.tasks.spec import Opening, spec_of_run
+
+    if options.sentence is not None:
+        raise UserError("--calibration cannot be combined with a sentence; leave one of them out")
+    use_threads(options.threads)
+    run, spec = spec_of_run(options.run)
+    found = spec.calibration(run, options.head, Opening(**opening_of(options)))
+    if options.output is None:
+        from heedful.evaluation.tables import draw
+
+        draw([found.table()])
+        return
+    from heedful.viewing.figures import save_figure
+    from heedful.viewing.reliability import reliability_figure
+
+    save_figure(reliability_figure(found, str(options.run)), options.output)
 
 
 def _plot_words(

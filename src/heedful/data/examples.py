@@ -59,6 +59,23 @@ class Rated(NamedTuple):
         return "\t".join(self.texts)
 
 
+class MultiLabelled(NamedTuple):
+    """A text or a pair of texts, and any number of labels."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """The key for splitting: examples with the same first text are in the same part."""
+        return self.texts[0]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "\t".join(self.texts)
+
+
 class Tagged(NamedTuple):
     """The words of a sentence and a tag for each; the tag is empty for a word without one."""
 
@@ -123,6 +140,11 @@ class SpanQuestion(NamedTuple):
         return f"{self.question}\t{self.context}"
 
 
+def outside_if_untagged(example: Tagged, tags: Sequence[str]) -> list[str]:
+    """Tags of the words, ``O`` where the example has none."""
+    return [tag if gold else "O" for tag, gold in zip(tags, example.tags, strict=True)]
+
+
 class Document(str):
     """A document of plain text; it has no label."""
 
@@ -144,7 +166,7 @@ class Document(str):
         return self
 
 
-Example = Labelled | Rated | Tagged | SpanQuestion | Document
+Example = Labelled | Rated | MultiLabelled | Tagged | SpanQuestion | Document
 """An example of a task for single texts."""
 
 

@@ -100,6 +100,25 @@ class PearsonStatistics:
 
 
 @dataclass(frozen=True)
+class F1Statistics:
+    """Statistics of the F1 of things that are found, such as names.
+
+    Attributes:
+        name: the name of the figure.
+        values: `[N, 3]`: right, found and true ones of each example.
+        rises: whether a higher value is better.
+    """
+
+    name: str
+    values: NDArray[np.float64]
+    rises: bool = True
+
+    def value_of_sum(self, total: NDArray[np.float64]) -> float:
+        """The F1 for summed statistics `[3]`; 0 if there is nothing to find and nothing found."""
+        return float(2 * total[0] / max(total[1] + total[2], 1.0))
+
+
+@dataclass(frozen=True)
 class SentenceStatistics:
     """The statistics of all sentences for one metric.
 
@@ -176,9 +195,9 @@ def measure(
 
     Args:
         name: the name of the figure.
-        settings: ``kind`` is ``pearson``, ``mean`` (with ``values`` and ``scale``) or a metric
-            (with ``tokenise``, ``lowercase``, ``order`` and, if there are several for each output,
-            ``references``).
+        settings: ``kind`` is ``pearson``, ``f1`` (with ``values``), ``mean`` (with ``values`` and
+            ``scale``) or a metric (with ``tokenise``, ``lowercase``, ``order`` and, if there are
+            several for each output, ``references``).
         outputs: one for each example.
         references: one for each output.
     """
@@ -188,6 +207,8 @@ def measure(
         x, y = x - x.mean(), y - y.mean()  # exact for numbers that are far from 0
         stacked = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
         return PearsonStatistics(name, stacked)
+    if settings["kind"] == "f1":
+        return F1Statistics(name, np.array(how["values"], dtype=np.float64))
     if settings["kind"] == "mean":
         values = np.array(how.pop("values"), dtype=np.float64)
         return MeanStatistics(name, values, **how)

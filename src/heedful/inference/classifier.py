@@ -3,10 +3,11 @@
 Shapes: C classes.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -50,6 +51,7 @@ class Classifier(TextReader):
         labels: the names of the classes, in the order of the head's outputs.
         head: the name of the head.
         pairs: whether the inputs are pairs of texts; None accepts both.
+        temperature: the logits are divided by it, which changes probabilities but no label.
         device: the device of the model.
         precision: precision of matrix products: float32, bfloat16 or float16.
         batch_tokens: maximum number of padded tokens in a batch.
@@ -69,6 +71,7 @@ class Classifier(TextReader):
         *,
         head: str = "classification",
         pairs: bool | None = None,
+        temperature: float = 1.0,
         device: torch.device | str = "cpu",
         precision: str = "float32",
         batch_tokens: int = 8192,
@@ -85,6 +88,13 @@ class Classifier(TextReader):
             notify=notify,
         )
         self.labels = tuple(labels)
+        self.temperature = temperature
+
+    def at(self, temperature: float) -> Self:
+        """The same classifier with another temperature."""
+        other = copy.copy(self)
+        other.temperature = temperature
+        return other
 
     def classify(
         self, texts: Iterable[Text], *, advance: Advance | None = None
@@ -124,7 +134,7 @@ class Classifier(TextReader):
             raise UserError(f"unknown label '{label}'; known labels are {', '.join(self.labels)}")
 
         def decide(outputs: Tensor) -> tuple[str, Tensor]:
-            scores = outputs.log_softmax(0)
+            scores = (outputs / self.temperature).log_softmax(0)
             best = int(scores.argmax()) if label is None else self.labels.index(label)
             return self.labels[best], scores[best]
 
@@ -161,5 +171,5 @@ class Classifier(TextReader):
         self, rows: Sequence[Sequence[Row]], advance: Advance | None = None
     ) -> list[Classification]:
         """The class of each text, given the windows from `rows`."""
-        found = self.outputs(rows, lambda logits: logits.softmax(1), advance)
+        found = self.outputs(rows, lambda logits: (logits / self.temperature).softmax(1), advance)
         return [self.classification(own) for own in found]

@@ -29,6 +29,7 @@ from heedful.interop.texts import (
 )
 from heedful.models.bert import Bert, BertSettings
 from heedful.models.electra import ReplacedTokens
+from heedful.runs.calibration import read_temperatures
 from heedful.tasks.replaced.recipe import ReplacedHead, ReplacedRecipe
 from heedful.tasks.texts.masking_settings import MaskingSettings
 from heedful.tasks.texts.recipe import (
@@ -292,13 +293,20 @@ def chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
     """The head to export: the one that is named, or the only one.
 
     Raises:
-        UserError: there is no such head, or there are several and none is named.
+        UserError: there is no such head, there are several and none is named, or it is a
+            conditional random field.
     """
     names = list(recipe.heads())
-    if head is None and len(names) == 1:
-        return names[0]
-    if head in names:
-        return str(head)
+    if head in names or (head is None and len(names) == 1):
+        chosen = names[0] if head is None else head
+        if getattr(recipe.heads()[chosen], "crf", False):
+            raise UserError(
+                f"{run.path}: the head '{chosen}' is a conditional random field (crf = true), for "
+                "which other formats have no layer; train without crf to export"
+            )
+        if read_temperatures(run).get(chosen) is not None:
+            notice(f"{run.path}: the temperature of calibration.json is not exported")
+        return chosen
     missing = f"no head '{head}'" if head is not None else "several heads"
     more = [] if _replaced_head(recipe) is None else [GENERATOR]
     shown = ", --head ".join([*names, *more])

@@ -165,6 +165,21 @@ class Tagger(nn.Module):
         return result
 
 
+class ChainTagger(Tagger):
+    """As :class:`Tagger`, with a score for each pair of tags of neighbouring words.
+
+    The logits are the emissions of a conditional random field
+    (:mod:`heedful.layers.linear_chain`) over the first tokens of words.
+    """
+
+    def __init__(
+        self, width: int, tags: int, dropout: float, max_norm: float | None = None
+    ) -> None:
+        super().__init__(width, tags, dropout, max_norm)
+        self.transitions = nn.Parameter(torch.zeros(tags, tags))
+        """``[C, C]``, from the row's tag to the column's."""
+
+
 class HeadedEncoder(nn.Module):
     """One encoder with a head for each task; parameters ``encoder.…``, ``heads.…``.
 

@@ -2,9 +2,9 @@
 
 ``manifest.json`` lists the SHA-256 of files that are written once (``run.json``, the vocabulary,
 the encoded corpus). Files that are rewritten contain their own hash: the first line of
-``recipe.toml``, and the key ``sha256`` of ``result.json``, ``alignment.json`` and each checkpoint's
-``state.json``. Each replacement is therefore one atomic write, and file and hash match even if the
-process is killed.
+``recipe.toml``, and the key ``sha256`` of ``result.json``, ``alignment.json``, ``calibration.json``
+and each checkpoint's ``state.json``. Each replacement is therefore one atomic write, and file and
+hash match even if the process is killed.
 
 Hashes detect damage and edits. They are not signatures: anyone who can write a run can write them.
 """
@@ -22,7 +22,7 @@ from heedful.basics.files import as_json, atomic_file, content_hash, write_json,
 from heedful.basics.notices import notice
 
 MANIFEST, FACTS, RECIPE = "manifest.json", "run.json", "recipe.toml"
-SEALED_FILES = ("result.json", "alignment.json")
+SEALED_FILES = ("result.json", "alignment.json", "calibration.json")
 """Files of a run's folder that contain their own hash under the key `SEAL`."""
 SEAL = "sha256"
 _WRITTEN_ONCE = ("data", "imported", "tokeniser")

@@ -8,6 +8,7 @@ from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
 from heedful.runs.attention_summary import attention_lines, summarise_attention
+from heedful.runs.calibration import read_temperatures
 from heedful.runs.model_size import count_parameters
 from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_named, kind_of
@@ -51,6 +52,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "checkpoints": [point.path.name for point in checkpoints],
         "chosen": run.chosen().path.name if checkpoints else None,
         "validation": run.chosen().state["validation"] if checkpoints else {},
+        "calibration": {name: vars(own) for name, own in read_temperatures(run).items()},
         "scores": _scores(run),
     }
 
@@ -89,8 +91,16 @@ def describe_run(summary: dict[str, Any]) -> str:
             ", ".join(f"{k} {v:.3f}" for k, v in summary["validation"].items()) or "none",
         ),
     ]
+    lines += [("calibrated", _temperature_line(*own)) for own in summary["calibration"].items()]
     lines += [("scored", _score_line(score)) for score in summary["scores"]]
     return "\n".join(f"{name:<14}{text}" for name, text in lines)
+
+
+def _temperature_line(head: str, own: dict[str, Any]) -> str:
+    return (
+        f"{head}: temperature {own['value']:.4g} for {own['checkpoint']}, cross-entropy "
+        f"{own['before']:.4f} → {own['after']:.4f} nats on {own['examples']:,} predictions"
+    )
 
 
 def _started(start: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -16,9 +16,11 @@ from heedful.runs.registry import kind_named, kind_of, kinds, register
 from heedful.tasks.server_spec import Pair, Panel, ServerSpec
 
 if TYPE_CHECKING:
+    from heedful.evaluation.calibration import Calibration
     from heedful.evaluation.outcome import Evaluation
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
+    from heedful.tasks.calibrating import Calibrated
     from heedful.tasks.sketch import PaperSize, Sketch
 
 __all__ = [
@@ -324,6 +326,28 @@ class TaskSpec(Kind, ServerSpec):
             UserError: there are no test data, or they cannot be used.
         """
         raise UserError(f"{run.path} is a run for {self.name}, which has no evaluation")
+
+    def calibrate(self, run: Any, head: str | None, opening: Opening) -> "Calibrated":
+        """Fit the temperature of the run's probabilities on its validation examples, and keep it.
+
+        Raises:
+            UserError: there are no validation examples, or no probabilities of labels.
+        """
+        raise self._no_labels(run)
+
+    def calibration(self, run: Any, head: str | None, opening: Opening) -> "Calibration":
+        """How well the run's probabilities are calibrated on its test or validation examples.
+
+        Raises:
+            UserError: there are no such examples, or no probabilities of labels.
+        """
+        raise self._no_labels(run)
+
+    def _no_labels(self, run: Any) -> UserError:
+        return UserError(
+            f"{run.path} is a run for {self.name}; only the probabilities of labels and tags can "
+            "be calibrated"
+        )
 
     def evaluate_files(self, options: Any) -> "Evaluation":
         """Evaluate outputs in files that ``options`` names.

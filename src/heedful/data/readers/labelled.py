@@ -67,7 +67,7 @@ def read_labelled(
             line.
     """
     names = [*text, label]
-    for file, records in _opened(paths, text, names, encoding, format):
+    for file, records, _ in opened_tables(paths, text, names, encoding, format):
         counts: Counter[str] = Counter()
         found = records(file, names, encoding)
         for where, values in found:
@@ -108,7 +108,7 @@ def read_texts(
     Raises:
         UserError: as in :func:`read_labelled`, except for empty texts.
     """
-    for file, records in _opened([path], text, text, encoding, format):
+    for file, records, _ in opened_tables([path], text, text, encoding, format):
         for where, values in records(file, text, encoding):
             texts = [""] * len(text) if values is None else values[: len(text)]
             for one in texts:
@@ -116,14 +116,18 @@ def read_texts(
             yield tuple(texts)
 
 
-def _opened(
+def opened_tables(
     paths: Sequence[str | Path] | str | Path,
     text: Sequence[str],
     names: Sequence[str],
     encoding: str | None,
     format: LabelledFormat | None,
-) -> Iterator[tuple[Input, "Records"]]:
-    """Open each file in turn, with a reader of its records."""
+) -> Iterator[tuple[Input, "Records", bool]]:
+    """Open each file in turn, with a reader of its records, and whether it has JSON lines.
+
+    Raises:
+        UserError: the columns or the format are unknown, or a file cannot be opened.
+    """
     if len(text) not in (1, 2):
         raise UserError(f"{len(text)} columns of text given; give one, or two for pairs of texts")
     for name in names:
@@ -137,10 +141,11 @@ def _opened(
     for path in [paths] if isinstance(paths, str | Path) else paths:
         opened: AbstractContextManager[Input] = open_input(path)
         with opened as file:
-            yield file, _RECORDS[format or _format(file)]
+            own = format or _format(file)
+            yield file, _RECORDS[own], own == "jsonl"
 
 
-def opened_tables(
+def table_records(
     file: Input, names: Sequence[str], encoding: str | None, format: LabelledFormat | None
 ) -> Iterator[Record]:
     """The records of an opened table, with the values of the columns ``names``.

@@ -11,6 +11,7 @@ from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Labelled
+    from heedful.evaluation.calibration import Calibration
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.recipe import ClassificationRecipe
     from heedful.tasks.texts.run import TextRun
@@ -26,6 +27,7 @@ class Classification(HeadSpec):
     does = "classifies"
     panel = Panel("classify", "Classify")
     train_option = "classify"
+    has_probabilities = True
     corpus = "a table (CSV, TSV, JSON lines)"
     reading_settings = ("encoding", "format", "unlabelled")
 
@@ -84,6 +86,18 @@ class Classification(HeadSpec):
         from heedful.tasks.classification.evaluation import score_labels
 
         return score_labels(head.name, head.predictor(), head.examples, head.worst)
+
+    def calibration_of(self, predictor: Any, examples: Sequence[Any]) -> "Calibration":
+        from heedful.tasks.classification.calibration import calibration_of
+        from heedful.tasks.texts.training import read
+
+        found = predictor.classify([read(example) for example in examples])
+        return calibration_of(found, [example.label for example in examples])
+
+    def surprise_of(self, predictor: Any, examples: Sequence[Any]) -> Callable[[float], float]:
+        from heedful.tasks.classification.calibration import surprise_of
+
+        return surprise_of(predictor, examples)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.classification.command import Classify, run

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from heedful.data.examples import Labelled
+from heedful.evaluation.calibration import calibration_details, calibration_table
 from heedful.evaluation.classification import score_classification
 from heedful.evaluation.outcome import Examples, Figure
 from heedful.inference.classifier import Classifier
+from heedful.tasks.classification.calibration import calibration_of
 from heedful.tasks.texts.score import TextScore
 from heedful.tasks.texts.training import read
 
@@ -25,9 +27,15 @@ def score_labels(
         worst=worst,
         unseen="count",
     )
-    figures = {key: Figure(value) for key, value in report.figures().items()}
-    tables = report.tables()
     gold = [example.label for example in examples]
+    now, before = calibration_of(found, gold), None
+    if classifier.temperature != 1.0:
+        unscaled = classifier.at(1.0).classify([read(example) for example in examples])
+        before = calibration_of(unscaled, gold)
+    figures = {key: Figure(value) for key, value in report.figures().items()} | now.figures()
+    tables = report.tables()
+    tables.insert(1, calibration_table(now, before))
+    details = report.as_json() | calibration_details(now, before, classifier.temperature)
     right = [[float(one == other), 1.0] for one, other in zip(gold, labels, strict=True)]
     texts = [" ⏎ ".join(text for text in example.texts if text) for example in examples]
     return TextScore(
@@ -36,7 +44,7 @@ def score_labels(
         "texts",
         figures,
         tables,
-        report.as_json(),
+        details,
         labels,
         Examples(texts, gold, labels, {"accuracy": {"kind": "mean", "values": right}}),
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.basics.errors import UserError
 from heedful.tasks.image_spec import ImageSpec
-from heedful.tasks.spec import Command, maps_of, register
+from heedful.tasks.spec import Command, Opening, maps_of, register
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     import torch
 
     from heedful.data.columns import Codec
+    from heedful.evaluation.calibration import Calibration
+    from heedful.evaluation.outcome import Figure
     from heedful.models import ImageModel
+    from heedful.tasks.calibrating import Calibrated
     from heedful.tasks.image_classification.examples import Named
     from heedful.tasks.image_classification.predictor import ImageClassifier
     from heedful.tasks.image_classification.recipe import ImageRecipe
@@ -99,6 +102,34 @@ class ImageClassification(ImageSpec):
         from heedful.tasks.image_classification.predictor import ImageClassifier
 
         return ImageClassifier
+
+    def load(self, run: "str | Path", *, checkpoint: str | int | None = None, **how: Any) -> Any:
+        from heedful.runs.calibration import temperature_of
+        from heedful.runs.opening import open_run
+
+        made = super().load(run, checkpoint=checkpoint, **how)
+        made.temperature = temperature_of(open_run(run), self.name, checkpoint)
+        return made
+
+    def calibrate(self, run: Any, head: str | None, opening: Opening) -> "Calibrated":
+        from heedful.tasks.image_classification.calibration import calibrate_run
+
+        self.refuse_head(run.path, head)
+        return calibrate_run(self, run, opening)
+
+    def calibration(self, run: Any, head: str | None, opening: Opening) -> "Calibration":
+        from heedful.tasks.image_classification.calibration import calibration_of_run
+
+        self.refuse_head(run.path, head)
+        return calibration_of_run(self, run, opening)
+
+    def figures(
+        self, examples: Sequence[Any], results: Sequence[Any], known: Mapping[str, Any]
+    ) -> "Mapping[str, Figure]":
+        from heedful.tasks.image_classification.calibration import calibration_of
+
+        errors = calibration_of(results, [one.label for one in examples]).figures()
+        return {**super().figures(examples, results, known), **errors}
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         return {"maps": maps_of(predictor.model), "labels": predictor.known["labels"]}

@@ -40,12 +40,19 @@ class ImageLabel(NamedTuple):
 
 
 class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
-    """Classifies images with a trained model."""
+    """Classifies images with a trained model.
+
+    Attributes:
+        temperature: the logits are divided by it, which changes probabilities but no label.
+    """
+
+    temperature: float = 1.0
 
     def answer(self, inputs: Sequence[Seen]) -> list[ImageLabel]:
         """One label for each of some images."""
         logits: Tensor = self.model(images_of(self.batch(inputs)))
-        best = logits.float().log_softmax(1).topk(min(_SHOWN, len(self.known["labels"])), 1)
+        scores = (logits.float() / self.temperature).log_softmax(1)
+        best = scores.topk(min(_SHOWN, len(self.known["labels"])), 1)
         return [
             ImageLabel(names[0], values[0], list(zip(names, values, strict=True)))
             for names, values in (
@@ -71,7 +78,8 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
 
         def decide() -> Decision:
             logits = self.model.single_pass(images_of(self.batch([seen]))).float()
-            return Decision([found.label], logits.log_softmax(1)[:, place])
+            scores = (logits / self.temperature).log_softmax(1)
+            return Decision([found.label], scores[:, place])
 
         made = self.traced(Described(found.label, axes), decide, relevance=relevance)
         return _over_image(made, axes)

@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.basics.errors import UserError
 from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Tagged
+    from heedful.evaluation.calibration import Calibration
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
+    from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.recipe import TaggingRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -25,6 +28,7 @@ class Tagging(HeadSpec):
     does = "tags"
     panel = Panel("tag", "Tag")
     train_option = "tag"
+    has_probabilities = True
     corpus = "CoNLL-U"
     reading_settings = ("encoding",)
 
@@ -51,13 +55,28 @@ class Tagging(HeadSpec):
 
         return head
 
+    def encode(
+        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
+    ) -> dict[str, Any]:
+        from heedful.data.tag_schemes import mark_spans
+
+        head, _, figure = recipe.training.choose_by.rpartition(".")
+        here = not head or examples.name == recipe.table_of(head)
+        if figure == "span_f1" and here and not mark_spans(examples.labels):
+            raise UserError(
+                f"training.choose_by = '{recipe.training.choose_by}' needs tags of spans, such as "
+                f"B-PER, I-PER and O; {examples.name} has {', '.join(examples.labels[:5])}"
+            )
+        return super().encode(folder, settings, examples, vocabulary, recipe)
+
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_tagger
 
         return load_tagger(run, **how)
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
-        return {"head": head, "tags": run.labels(head)}
+        scheme = run.recipe.parts()[head].data.scheme
+        return {"head": head, "tags": run.labels(head), "scheme": scheme}
 
     def endpoints(self) -> "Sequence[Endpoint[Any]]":
         from heedful.tasks.tagging.endpoints import ENDPOINTS
@@ -77,6 +96,16 @@ class Tagging(HeadSpec):
         from heedful.tasks.tagging.evaluation import score_tags
 
         return score_tags(head.name, head.predictor(), head.examples, head.worst)
+
+    def calibration_of(self, predictor: Any, examples: Sequence[Any]) -> "Calibration":
+        from heedful.tasks.tagging.calibration import calibration_of
+
+        return calibration_of(predictor.taggings([one.words for one in examples]), examples)
+
+    def surprise_of(self, predictor: Any, examples: Sequence[Any]) -> Callable[[float], float]:
+        from heedful.tasks.tagging.calibration import surprise_of
+
+        return surprise_of(predictor, examples)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.tagging.command import Tag, run

@@ -11,8 +11,9 @@ from heedful.data import columns
 from heedful.data.examples import Tagged
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.tagger import Tagger
-from heedful.models.encoders import HeadedEncoder
+from heedful.models.encoders import ChainTagger, HeadedEncoder
 from heedful.models.encoders import Tagger as TaggingLayer
+from heedful.tasks.tagging.chain import ChainTask
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.labelled_rows import encode_rows, output_layer
 from heedful.tasks.texts.part import Training
@@ -25,13 +26,15 @@ def encode(
 ) -> dict[str, Any]:
     """Write the encoded rows of tagged sentences; returns facts about them."""
     numbers = {tag: number for number, tag in enumerate(examples.labels)}
+    # The words of a chain are in a row, with tag or without.
+    untagged = len(numbers) + 1 if settings.crf else 0
     codecs = {
         "tokens": columns.tokens(vocabulary.size),
-        "labels": columns.tokens(len(numbers) + 1),
+        "labels": columns.tokens(len(numbers) + (2 if settings.crf else 1)),
     }
 
     def rows(example: Tagged) -> Iterator[tuple[list[int], list[int]]]:
-        return tagged_rows(example, numbers, vocabulary, max_tokens)
+        return tagged_rows(example, numbers, vocabulary, max_tokens, untagged=untagged)
 
     return {**encode_rows(folder, examples, rows, codecs, max_tokens), "unit": "sentences"}
 
@@ -40,7 +43,8 @@ def layers(
     name: str, settings: Any, encoder: Any, labels: int, recipe: Any
 ) -> dict[str, nn.Module]:
     """The tagging layer."""
-    return {name: output_layer(TaggingLayer, encoder.dim, labels, recipe, "tokens")}
+    layer = ChainTagger if settings.crf else TaggingLayer
+    return {name: output_layer(layer, encoder.dim, labels, recipe, "tokens")}
 
 
 def build_part(name: str, head: Any, training: Training) -> TaggingTask:
@@ -51,10 +55,12 @@ def build_part(name: str, head: Any, training: Training) -> TaggingTask:
         training.vocabulary,
         run.labels(name),
         head=name,
+        scheme=head.data.scheme,
         device=training.device,
         notify=once(),
     )
-    return TaggingTask(
+    make = ChainTask if head.crf else TaggingTask
+    return make(
         model,
         RowBatches(run.set_folder(name) / "train", settings.batch_tokens, labels="token"),
         run.tagged(name, "validation"),

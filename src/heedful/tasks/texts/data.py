@@ -19,6 +19,7 @@ from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
 from heedful.data.suites.reading import read_rows as read_official_rows
 from heedful.data.suites.tasks import SuiteTask, task_named
+from heedful.data.tag_schemes import Scheme, require_scheme
 from heedful.runs.settings import FileSettings
 
 _MOST_REAL_LABELS = 10
@@ -198,6 +199,12 @@ class TaggedData(ExampleData):
     """The column of CoNLL-U that has the tags."""
     untagged: str | None = Field(None, min_length=1)
     """The tag that stands for no tag: its words are read, but neither trained nor scored."""
+    scheme: Scheme | None = None
+    """The scheme of tags of spans, which is scored strictly and which ``crf`` follows."""
+
+    def check_labels(self, labelled: Counter[str], first: Example | None, files: str) -> None:
+        if self.scheme is not None:
+            require_scheme(labelled, self.scheme, files)
 
     def read(self, files: Sequence[str]) -> Iterator[Tagged]:
         for example in super().read(files):

@@ -11,6 +11,7 @@ from heedful.inference.fastest_precision import resolve_precision
 from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
+from heedful.runs.calibration import temperature_of
 from heedful.runs.opening import open_run
 from heedful.runs.settings import Recipe
 from heedful.tasks.spec import spec_named
@@ -129,6 +130,8 @@ def load_reader(
     model.to(chosen).eval()
     products = resolve_precision(model, products, chosen)
     own = spec.predictor_arguments(run, name)
+    if spec.has_probabilities:
+        own = {**own, "temperature": temperature_of(run, name, checkpoint)}
     model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, name)
     return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 

@@ -99,6 +99,8 @@ class TaggingHead(Settings):
     task: Literal["tagging"] = "tagging"
     data: TaggedData
     weight: float = Field(1.0, gt=0)
+    crf: bool = False
+    """Predict all tags of a sentence together, by a conditional random field."""
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
@@ -199,23 +201,30 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(
                 "training.penalty needs structured self-attention: model.pooling = 'structured'"
             )
-        if self.training.penalty and not tasks & {"classification", "regression"}:
+        if self.training.penalty and not tasks & {"classification", "regression", "multi-label"}:
             raise ValueError(
-                "training.penalty needs a task of whole texts: classification or regression"
+                "training.penalty needs a task of whole texts: classification, multi-label or "
+                "regression"
             )
         if self.training.compares_outputs and self.training.penalty:
             raise ValueError(
                 "training.penalty watches one pass; leave it out, or training.teacher and "
                 "training.consistency"
             )
-        if self.training.compares_outputs and "regression" in tasks:
+        if self.training.compares_outputs and tasks & {"regression", "multi-label"}:
             raise ValueError(
-                "training.teacher and training.consistency compare probabilities, which a "
-                "regression does not have; leave them out"
+                "training.teacher and training.consistency compare the probabilities of classes, "
+                "of which a text has one; leave them out"
             )
         if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(
                 "[vectors] is for other encoders: a language model has its own embeddings"
+            )
+        chains = [head for head in self.heads().values() if head.task == "tagging" and head.crf]
+        if chains and (self.training.label_smoothing or self.training.compares_outputs):
+            raise ValueError(
+                "crf = true scores whole sentences: leave out training.label_smoothing, "
+                "training.teacher and training.consistency, which are for single tags"
             )
         if self.training.label_smoothing and not tasks & {"classification", "tagging"}:
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
@@ -265,10 +274,12 @@ class TaggingRecipe(EncoderRecipe):
 
     task: Literal["tagging"] = "tagging"
     data: TaggedData
+    crf: bool = False
+    """Predict all tags of a sentence together, by a conditional random field."""
     training: TaggingTraining = TaggingTraining()
 
     def heads(self) -> Mapping[str, HeadSettings]:
-        return {"tagging": TaggingHead(data=self.data)}
+        return {"tagging": TaggingHead(data=self.data, crf=self.crf)}
 
 
 class MaskedRecipe(EncoderRecipe):

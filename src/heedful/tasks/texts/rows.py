@@ -29,8 +29,9 @@ class RowBatch:
 
     Attributes:
         rows: the input of the encoder.
-        labels: [B] the class of each row, or its number in float32; or [B, L] 1 + the tag of each
-            token that begins a word, 0 elsewhere.
+        labels: [B] the class of each row, or its number in float32; [B, C] in float32, 1 for each
+            label that a row has; or [B, L] 1 + the tag of each token that begins a word, 0
+            elsewhere.
         weight: number of labels.
     """
 
@@ -51,10 +52,13 @@ class RowBatch:
         tokens, lengths, segments = (part[rows] for part in self.rows)
         width, labels = int(lengths.max()), self.labels[rows]
         weight = len(labels)
-        if labels.dim() > 1:
+        if labels.dim() > 1 and not labels.is_floating_point():
             labels = labels[:, :width]
             weight = int((labels > 0).sum())
         return RowBatch(Sequences(tokens[:, :width], lengths, segments[:, :width]), labels, weight)
+
+
+_Labels = Literal["row", "token", "number", "several"]
 
 
 class RowBatches(StoreBatches[RowBatch]):
@@ -63,14 +67,19 @@ class RowBatches(StoreBatches[RowBatch]):
     Args:
         folder: the store; its rows are without the first BEGIN and the last END.
         batch_tokens: maximum tokens of a batch.
-        labels: what has a label: each row, each token, or each row, whose label is a number.
+        labels: what has a label: each row, each token, or each row, whose label is a number or has
+            several labels.
 
     Raises:
         UserError: the store is empty, or a file is missing or damaged.
     """
 
     def __init__(
-        self, folder: Path, batch_tokens: int, *, labels: Literal["row", "token", "number"]
+        self,
+        folder: Path,
+        batch_tokens: int,
+        *,
+        labels: _Labels,
     ) -> None:
         store = Store.open(folder, renamed={"source": "tokens", "target": "labels"})
         super().__init__(store, batch_tokens, _COLLATES[labels], by=("tokens", "labels"))
@@ -94,7 +103,7 @@ def _tagged(columns: Columns) -> RowBatch:
     return RowBatch(rows, labels, max(1, int((labels > 0).sum())))
 
 
-_COLLATES = {"row": _labelled, "token": _tagged, "number": _rated}
+_COLLATES = {"row": _labelled, "token": _tagged, "number": _rated, "several": _rated}
 
 
 def _rows(columns: Columns) -> Sequences:
@@ -113,18 +122,22 @@ def rows_read(source: Tensor, lengths: Tensor) -> Sequences:
 
 
 def tagged_rows(
-    example: Tagged, numbers: Mapping[str, int], vocabulary: Vocabulary, limit: int
+    example: Tagged,
+    numbers: Mapping[str, int],
+    vocabulary: Vocabulary,
+    limit: int,
+    *,
+    untagged: int = 0,
 ) -> Iterator[tuple[list[int], list[int]]]:
     """The windows of a sentence, of at most ``limit`` tokens with BEGIN and END.
 
     Yields:
-        A window's tokens; for each token, 1 + the number of its word's tag, or 0 within a word and
-        for words without a tag.
+        A window's tokens; for each token, 1 + the number of its word's tag, 0 within a word, and
+        ``untagged`` for words without a tag.
     """
     tokens, firsts = encode_words(vocabulary, example.words)
     tags = [0] * len(tokens)
     for place, tag in zip(firsts, example.tags, strict=True):
-        if tag:
-            tags[place] = 1 + numbers[tag]
+        tags[place] = 1 + numbers[tag] if tag else untagged
     for start, end in spans(len(tokens), room_for_text(limit)):
         yield tokens[start:end], tags[start:end]

@@ -10,7 +10,15 @@ from typing import Any, cast
 from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.data.examples import Document, Example, Labelled, Rated, SpanQuestion, Tagged
+from heedful.data.examples import (
+    Document,
+    Example,
+    Labelled,
+    MultiLabelled,
+    Rated,
+    SpanQuestion,
+    Tagged,
+)
 from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.runs.registry import kind_of
@@ -58,6 +66,13 @@ class TextRun(Run):
             raise no_examples(self.set_folder(name) / f"{part}.jsonl")
         return [Rated(tuple(texts), value) for texts, value in found]
 
+    def multi_labelled(self, name: str, part: str) -> list[MultiLabelled]:
+        """The texts with several labels of ``validation`` or ``test`` stored in the run."""
+        found = self._kept(name, part)
+        if not all(_is_multi_labelled(example) for example in found):
+            raise no_examples(self.set_folder(name) / f"{part}.jsonl")
+        return [MultiLabelled(tuple(texts), tuple(labels)) for texts, labels in found]
+
     def tagged(self, name: str, part: str) -> list[Tagged]:
         """The tagged sentences of ``validation`` or ``test`` stored in the run."""
         found = self._kept(name, part)
@@ -97,6 +112,10 @@ def _is_labelled(example: Any) -> bool:
 def _is_rated(example: Any) -> bool:
     right = isinstance(example, list) and len(example) == 2 and _is_texts(example[0])
     return right and isinstance(example[1], int | float) and math.isfinite(example[1])
+
+
+def _is_multi_labelled(example: Any) -> bool:
+    return isinstance(example, list) and len(example) == 2 and all(map(_is_texts, example))
 
 
 def _is_tagged(example: Any) -> bool:

@@ -1,7 +1,7 @@
 """The base classes of the specs of tasks for single texts."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from heedful.data.examples import Example
+    from heedful.evaluation.calibration import Calibration
     from heedful.evaluation.outcome import Evaluation
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
+    from heedful.tasks.calibrating import Calibrated
     from heedful.tasks.sketch import Sketch
     from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
@@ -37,6 +39,8 @@ class TextSpec(TaskSpec):
 
     has_int8: bool = False
     """Whether its predictor computes in int8."""
+    has_probabilities: bool = False
+    """Whether its predictor has probabilities of labels, a ``temperature``, and ``at``."""
     counted = "decisions"
     changeable_at_start = frozenset(
         {
@@ -174,6 +178,16 @@ class TextSpec(TaskSpec):
 
         return evaluate_texts(run, data, options, opening)
 
+    def calibrate(self, run: "TextRun", head: str | None, opening: Opening) -> "Calibrated":
+        from heedful.tasks.texts.calibration import calibrate_head
+
+        return calibrate_head(run, head, opening)
+
+    def calibration(self, run: "TextRun", head: str | None, opening: Opening) -> "Calibration":
+        from heedful.tasks.texts.calibration import calibration_of_head
+
+        return calibration_of_head(run, head, opening)
+
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Example"]:
         """The examples of ``validation`` or ``test`` stored in a run for a head."""
         return run.documents(name, part)
@@ -273,6 +287,14 @@ class HeadSpec(EncoderSpec):
     ) -> "dict[str, nn.Module]":
         """The modules of the head."""
         return dict(self.head_module().layers(name, settings, encoder, labels, recipe))
+
+    def calibration_of(self, predictor: Any, examples: Sequence[Any]) -> "Calibration":
+        """The calibration of a predictor on examples, if it has probabilities."""
+        raise NotImplementedError
+
+    def surprise_of(self, predictor: Any, examples: Sequence[Any]) -> Callable[[float], float]:
+        """The mean cross-entropy of examples at a temperature, if it has probabilities."""
+        raise NotImplementedError
 
     def outputs(self, head: "nn.Module", encoded: Any) -> "Tensor":
         """The outputs of the head for all rows, or for all tokens, for exports.

@@ -16,9 +16,18 @@ from heedful.attention import watch
 from heedful.attention.disagreement import disagreement
 from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST
-from heedful.data.examples import Labelled, Rated, Tagged, tagged_only
+from heedful.data.examples import (
+    Labelled,
+    MultiLabelled,
+    Rated,
+    Tagged,
+    outside_if_untagged,
+    tagged_only,
+)
 from heedful.data.positions import SINGLE, Position, Rank
+from heedful.data.tag_schemes import mark_spans
 from heedful.evaluation.classification import score_classification, score_tagging
+from heedful.evaluation.span_scores import score_spans
 from heedful.inference.batches import Item, padded, token_batches
 from heedful.inference.classifier import Classifier
 from heedful.inference.inference_mode import ready
@@ -170,13 +179,18 @@ def _side_by_side(words: Sequence[str], tags: Sequence[str]) -> str:
     return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
 
 
-def read(example: Labelled | Rated) -> Text:
+def read(example: Labelled | Rated | MultiLabelled) -> Text:
     """The input of a predictor for an example."""
     return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
 
 
 class TaggingTask(LabelTask[Tagged, Tagger]):
     """The training task of taggers; the arguments are those of :class:`LabelTask`."""
+
+    @property
+    def untagged(self) -> int:
+        """The label of words without a tag."""
+        return 0
 
     def _measure(self) -> Validation:
         found = self.reader.tag([example.words for example in self.validation])
@@ -191,7 +205,13 @@ class TaggingTask(LabelTask[Tagged, Tagger]):
             )
             for example, tags in zip(self.validation[: self.samples], found, strict=False)
         ]
-        return Validation({"loss": self._surprise(), **report.figures()}, shown)
+        figures = {"loss": self._surprise(), **report.figures()}
+        if mark_spans(self.reader.tags):
+            sides = zip(self.validation, found, strict=True)
+            tags = [outside_if_untagged(example, own) for example, own in sides]
+            right = [outside_if_untagged(example, example.tags) for example in self.validation]
+            figures["span_f1"] = score_spans(right, tags).all_types.f1
+        return Validation(figures, shown)
 
     def _surprise(self) -> float:
         """Mean −log p of tags (nats), over the windows that training uses."""
@@ -199,10 +219,16 @@ class TaggingTask(LabelTask[Tagged, Tagger]):
         rows = [
             row
             for example in self.validation
-            for row in tagged_rows(example, numbers, self.reader.vocabulary, self.reader.max_length)
+            for row in tagged_rows(
+                example,
+                numbers,
+                self.reader.vocabulary,
+                self.reader.max_length,
+                untagged=self.untagged,
+            )
         ]
         items = [Item(line, 0, tokens) for line, (tokens, _) in enumerate(rows)]
-        total, count = 0.0, 0
+        total = 0.0
         with ready(self.model, self.device):
             for batch in token_batches(items, 1, self.reader.batch_tokens):
                 read = sequences_of([item.tokens for item in batch])
@@ -210,7 +236,11 @@ class TaggingTask(LabelTask[Tagged, Tagger]):
                 labels = padded([[0, *rows[item.line][1], 0] for item in batch], self.device)
                 read = Sequences(*(part.to(self.device) for part in read))
                 logits = self.model.heads[self.head](self.model.encoder(read))
-                chosen, tags = decided(logits, labels)
-                total += float(F.cross_entropy(chosen.double(), tags, reduction="sum"))
-                count += len(tags)
-        return total / max(1, count)
+                total += self._summed_surprise(logits.double(), labels)
+        # Windows may overlap: a word counts in each of them.
+        tagged = sum(0 < tag != self.untagged for _, tags in rows for tag in tags)
+        return total / max(1, tagged)
+
+    def _summed_surprise(self, logits: Tensor, labels: Tensor) -> float:
+        """Summed −log p of tags ``[B, L]``, numbered as in :class:`RowBatch`."""
+        return float(F.cross_entropy(*decided(logits, labels), reduction="sum"))

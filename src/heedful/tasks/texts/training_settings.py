@@ -58,7 +58,7 @@ class RegressionTraining(TextTrainingSettings):
 class TaggingTraining(TextTrainingSettings):
     """As all, chosen by accuracy."""
 
-    choose_by: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
+    choose_by: Literal["loss", "accuracy", "macro_f1", "span_f1"] = "accuracy"
 
 
 class MaskedTraining(TextTrainingSettings):

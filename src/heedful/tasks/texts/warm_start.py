@@ -71,9 +71,15 @@ def _same_head(
     """The head of another run with the same task and labels; one with the same name first."""
     heads = known.heads()
     for other in [name, *heads]:
-        if other in heads and heads[other].task == head.task and run.labels(other) == list(labels):
+        if other in heads and _alike(heads[other], head) and run.labels(other) == list(labels):
             return other
     return None
+
+
+def _alike(one: HeadSettings, other: HeadSettings) -> bool:
+    """Whether two heads have the same parameters if they have the same labels."""
+    same_output = getattr(one, "crf", False) == getattr(other, "crf", False)
+    return one.task == other.task and same_output
 
 
 def _renamed(weights: Mapping[str, Tensor], old: str, new: str) -> dict[str, Tensor]:

@@ -1,0 +1,76 @@
+"""Multi-label classification: any number of labels for a text or a pair of texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import StrictStr
+
+from heedful.tasks.spec import Pair, register
+from heedful.tasks.texts.spec import HeadSpec
+
+if TYPE_CHECKING:
+    from heedful.data.examples import MultiLabelled
+    from heedful.tasks.multi_label.recipe import MultiLabelRecipe
+    from heedful.tasks.texts.run import TextRun
+    from heedful.tasks.texts.score import ScoredHead, TextScore
+
+
+class MultiLabel(HeadSpec):
+    """Any number of labels for each text."""
+
+    name = "multi-label"
+    place = 10
+    does = "gives labels"
+
+    def recipe_type(self) -> "type[MultiLabelRecipe]":
+        from heedful.tasks.multi_label.recipe import MultiLabelRecipe
+
+        return MultiLabelRecipe
+
+    def head_module(self) -> Any:
+        from heedful.tasks.multi_label import head
+
+        return head
+
+    def load(self, run: str | Path, **how: Any) -> Any:
+        from heedful.tasks.multi_label.predictor import MultiLabelClassifier
+        from heedful.tasks.texts.loading import load_reader
+
+        return load_reader(MultiLabelClassifier, self.name, run, **how)
+
+    def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
+        own = run.recipe.parts()[head]
+        facts = {"labels": run.labels(head), "pairs": len(own.data.text) == 2}
+        return {"head": head, **facts, **self.facts_of_outputs(run, head)}
+
+    def facts_of_outputs(self, run: "TextRun", head: str) -> dict[str, Any]:
+        return {"threshold": run.recipe.parts()[head].threshold}
+
+    def input_type(self) -> Any:
+        return StrictStr | Pair
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        own = {"labels": list(predictor.labels), "pairs": predictor.pairs}
+        return {**super().facts(predictor), **own}
+
+    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
+        return (source if target is None else (source, target),)
+
+    def read_input(self, line: str) -> Any:
+        first, tab, second = line.partition("\t")
+        return (first, second) if tab else first
+
+    def kept(self, run: "TextRun", name: str, part: str) -> Sequence["MultiLabelled"]:
+        return run.multi_labelled(name, part)
+
+    def score(self, head: "ScoredHead") -> "TextScore":
+        from heedful.tasks.multi_label.evaluation import score_label_sets
+
+        return score_label_sets(head.name, head.predictor(), head.examples)
+
+    def write_result(self, result: Any) -> str:
+        return ", ".join(result.labels)
+
+
+register(MultiLabel())

@@ -1,0 +1,74 @@
+"""The recipe of classification with any number of labels."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from heedful.basics.settings import Settings
+from heedful.data import python_rows
+from heedful.data.examples import Example, MultiLabelled
+from heedful.data.readers.multi_labelled import read_multi_labelled, several_labels
+from heedful.tasks.texts.data import LabelledData
+from heedful.tasks.texts.recipe import EncoderRecipe
+from heedful.tasks.texts.training_settings import TextTrainingSettings
+
+
+class MultiLabelledData(LabelledData):
+    """Texts, or pairs of texts, each with any number of labels in the column ``label``."""
+
+    separator: str = Field(";", min_length=1)
+    """Stands between two labels in a table; in JSON lines, labels may be a list."""
+
+    def read_files(self, files: Sequence[str]) -> Iterator[Any]:
+        return read_multi_labelled(
+            files,
+            text=self.text,
+            labels=self.label,
+            separator=self.separator,
+            encoding=self.encoding,
+            format=self.format,
+        )
+
+    def stored(self, value: Any) -> Any:
+        texts, labels = value
+        return MultiLabelled(tuple(texts), tuple(labels))
+
+    def example_of(self, row: Any) -> list[Any]:
+        *texts, labels = python_rows.values(row, [*self.text, self.label])
+        found = [python_rows.filled(own, name) for own, name in zip(texts, self.text, strict=True)]
+        return [found, list(several_labels(labels, self.label, self.separator))]
+
+    def check_labels(self, labelled: Counter[str], first: Example | None, files: str) -> None:
+        """Nothing to check: a label may be rare, and a text may have none."""
+
+
+class MultiLabelHead(Settings):
+    """Any number of labels for each text, or pair of texts."""
+
+    task: Literal["multi-label"] = "multi-label"
+    data: MultiLabelledData
+    threshold: float = 0.5
+    """A label is given if its probability is at least this."""
+
+
+class MultiLabelTraining(TextTrainingSettings):
+    """As all, chosen by the F1 of all labels together."""
+
+    choose_by: Literal["loss", "micro_f1", "macro_f1", "subset_accuracy", "average_precision"] = (
+        "micro_f1"
+    )
+
+
+class MultiLabelRecipe(EncoderRecipe):
+    """Any number of labels for each text, or pair of texts."""
+
+    task: Literal["multi-label"] = "multi-label"
+    data: MultiLabelledData
+    threshold: float = Field(0.5, gt=0, lt=1)
+    """A label is given if its probability is at least this."""
+    training: MultiLabelTraining = MultiLabelTraining()
+
+    def heads(self) -> Mapping[str, Any]:
+        return {"multi-label": MultiLabelHead(data=self.data, threshold=self.threshold)}

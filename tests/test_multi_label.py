@@ -1,0 +1,212 @@
+"""Classification with any number of labels, against scikit-learn, transformers and definitions."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics
+from transformers import BertConfig, BertForSequenceClassification
+from typer.testing import CliRunner
+
+import heedful
+from heedful.basics.errors import UserError
+from heedful.cli import main
+from heedful.data.positions import Position
+from heedful.data.readers.multi_labelled import read_multi_labelled
+from heedful.evaluation.label_sets import score_sets
+from heedful.evaluation.statistics import measure
+from heedful.models.encoders import sequences_of
+from heedful.runs.opening import open_run
+from heedful.tasks.spec import spec_of_run
+from heedful.tasks.texts.run import TextRun
+from heedful.training.distillation import Predicted
+from text_help import ANIMALS, COLOURS, LOOP, encoder, sentence
+
+DATA = {
+    "train": "sets.tsv",
+    "validation": "held.jsonl",
+    "test": "held.jsonl",
+    "label": "labels",
+}
+
+
+def write(folder: Path) -> None:
+    """The labels of a text are its red or green things and its dogs."""
+    rng = random.Random(2)
+    rows = []
+    for _ in range(70):
+        words = sentence(rng)
+        rows.append((" ".join(words), sorted({"red", "green", "dog"} & set(words))))
+    lines = ["text\tlabels", *(f"{text}\t{';'.join(own)}" for text, own in rows[:60])]
+    (folder / "sets.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    held = [json.dumps({"text": text, "labels": own or None}) for text, own in rows[60:]]
+    (folder / "held.jsonl").write_text("\n".join(held) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sets")
+    write(folder)
+    loop = {**LOOP, "max_steps": 240, "validate_every": 60, "checkpoint_every": 60}
+    assert heedful.train(encoder("multi-label", DATA, training=loop), folder / "run", data=folder)
+    return folder / "run"
+
+
+def command(arguments: list[str], lines: str | None = None) -> str:
+    if not main.app.registered_commands:
+        main._register()
+    done = CliRunner().invoke(main.app, arguments, input=lines)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_sets_are_learned_and_scored_as_scikit_learn_scores_them(run: Path) -> None:
+    opened = open_run(run)
+    assert isinstance(opened, TextRun)
+    held = opened.multi_labelled("multi-label", "test")
+    how = {"labels": "labels", "separator": ";"}
+    trained = read_multi_labelled([str(run.parent / "sets.tsv")], **how)
+    assert {len(one.labels) for one in trained} >= {0, 1, 2}
+    reader = heedful.load(run, device="cpu")
+    found = reader.predict([one.texts[0] for one in held])
+    right, given = (
+        np.array([[label in own for label in reader.labels] for own in sets])
+        for sets in ([one.labels for one in held], [one.labels for one in found])
+    )
+    own = json.loads(command(["evaluate", str(run), "--json"]))["scores"]["multi-label"]
+    assert own["micro_f1"] == pytest.approx(metrics.f1_score(right, given, average="micro"))
+    assert own["subset_accuracy"] == pytest.approx(np.mean((right == given).all(1)))
+    assert own["micro_f1"] > 0.9
+    for one in found:
+        assert set(one.labels) == {label for label, p in one.probabilities.items() if p >= 0.5}
+
+
+def test_scores_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(3)
+    right, scores = rng.random((40, 4)) < 0.3, rng.random((40, 4))
+    given = scores > 0.6
+    names = list("abcd")
+    sets = [[[n for n, has in zip(names, row, strict=True) if has] for row in side]
+            for side in (right, given)]  # fmt: skip
+    report = score_sets(sets[0], sets[1], scores.tolist(), names)
+    assert report.micro_f1 == pytest.approx(metrics.f1_score(right, given, average="micro"))
+    assert report.macro_f1 == pytest.approx(metrics.f1_score(right, given, average="macro"))
+    assert report.subset_accuracy == pytest.approx(metrics.accuracy_score(right, given))
+    expected = metrics.average_precision_score(right, scores, average="macro")
+    assert report.average_precision == pytest.approx(expected)
+    counts = [[len(set(a) & set(b)), len(b), len(a)] for a, b in zip(*sets, strict=True)]
+    kept = measure("micro_f1", {"kind": "f1", "values": counts}, [], [])
+    assert kept.value_of_sum(kept.values.sum(0)) == pytest.approx(report.micro_f1)
+    unseen = score_sets([["a", "new"]], [["a"]], [[0.9, 0.1]], ["a", "b"])
+    assert (unseen.unseen, unseen.subset_accuracy) == ({"new": 1}, 0)
+    assert unseen.average_precision == 0.5
+
+
+def test_the_loss_is_that_of_transformers(run: Path) -> None:
+    """``problem_type = "multi_label_classification"`` with the same logits."""
+    opened, spec = open_run(run), spec_of_run(run)[1]
+    model: Any = spec.load(run, device="cpu").model
+    settings = opened.recipe.training  # type: ignore[attr-defined]
+    task: Any = spec.build_task(opened, model, settings, torch.device("cpu"), "float32")
+    batch = next(iter(task.batches(Position(0))))[1]
+    model.eval()
+    assert batch.labels.shape == (batch.weight, 3)
+    config = BertConfig(
+        vocab_size=99, hidden_size=6, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=4, num_labels=3, problem_type="multi_label_classification",
+    )  # fmt: skip
+    peer = BertForSequenceClassification(config).eval()
+    expected = peer(batch.rows.tokens, labels=batch.labels)
+    logits = expected.logits.detach().requires_grad_()
+    own = task.loss_of(Predicted(logits, batch.labels), batch).total / batch.weight
+    torch.testing.assert_close(own, expected.loss)
+    (gradient,) = torch.autograd.grad(own, logits)
+    (other,) = torch.autograd.grad(expected.loss, expected.logits)
+    torch.testing.assert_close(gradient, other)
+    found = task.loss(batch)
+    parts = task.split(batch, 3, 1)
+    assert sum(part.weight for part in parts) == batch.weight
+    total = sum(float(task.loss(part).total.detach()) for part in parts)
+    assert total == pytest.approx(float(found.total.detach()), rel=1e-5)
+
+
+def test_windows_are_averaged_and_empty_texts_have_no_labels(run: Path) -> None:
+    reader = heedful.load(run, device="cpu")
+    notices: list[str] = []
+    reader.notify = notices.append
+    long = "the red dog sees a cat " * 20
+    whole, empty = reader.predict([long, " "])
+    assert whole.windows > 1
+    assert (empty.labels, empty.windows) == ((), 0)
+    rows = [sequences_of([row.first]) for row in reader.rows(long)]
+    with torch.no_grad():
+        outputs = [reader.model.heads["multi-label"](reader.model.encoder(row)) for row in rows]
+    mean = torch.cat(outputs).sigmoid().mean(0).tolist()
+    assert list(whole.probabilities.values()) == pytest.approx(mean, rel=1e-5)
+    assert len(notices) == 2
+
+
+def test_the_command_writes_the_labels_of_each_line(run: Path) -> None:
+    texts = ["the red dog sees a cat", "", "the green bird eats a dog"]
+    reader = heedful.load(run, device="cpu")
+    expected = [one.labels for one in reader.predict(texts)]
+    assert expected[0] == ("dog", "red")
+    lines = command(["predict", str(run)], "\n".join(texts) + "\n").splitlines()
+    assert lines == [", ".join(own) for own in expected]
+    (one,) = command(["predict", str(run), "--json"], texts[0] + "\n").splitlines()
+    assert json.loads(one)["labels"] == ["dog", "red"]
+    assert list(reader.trace(texts[0]).decided) == ["dog, red"]
+
+
+def test_the_threshold_is_that_of_the_recipe(run: Path, tmp_path: Path) -> None:
+    write(tmp_path)
+    loop = {**LOOP, "max_steps": 2}
+    recipe = encoder("multi-label", DATA, training=loop, threshold=0.01)
+    heedful.train(recipe, tmp_path / "run", data=tmp_path, start_from=run)
+    (found,) = heedful.load(tmp_path / "run", device="cpu").predict(["a blue bird"])
+    reached = [label for label, own in found.probabilities.items() if own >= 0.01]
+    assert list(found.labels) == reached
+    assert any(found.probabilities[label] < 0.5 for label in reached)
+
+
+def test_rows_of_python_data_have_lists(tmp_path: Path) -> None:
+    rows = [
+        {"text": f"the {colour} {animal}", "labels": [colour, animal]}
+        for colour in COLOURS
+        for animal in ANIMALS
+    ] + [{"text": "nothing", "labels": []}]
+    recipe = encoder("multi-label", {"train": []}, training={**LOOP, "max_steps": 2})
+    recipe["data"] = {"train": "rows", "label": "labels"}
+    assert heedful.train(recipe, tmp_path / "run", data={"train": rows})
+    run = open_run(tmp_path / "run")
+    assert isinstance(run, TextRun)
+    assert run.labels("multi-label") == sorted([*COLOURS, *ANIMALS])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "a", "labels": ["x", "x"]}', "has the label 'x' twice"),
+        ('{"text": "a", "labels": ["x", ""]}', "has an empty label"),
+        ('{"text": "a", "labels": [1.5]}', "neither a text nor a whole number"),
+        ('{"text": "a", "labels": 3}', "neither a text nor a list"),
+        ('{"text": " ", "labels": []}', "'text' is empty"),
+        ('{"text": "a"}', "there is no field 'labels'"),
+    ],
+)
+def test_wrong_labels_are_refused_with_their_line(line: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f'{{"text": "a", "labels": "x;y"}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=rf"rows\.jsonl:2.*{message}"):
+        list(read_multi_labelled([str(path)], labels="labels"))
+
+
+def test_tables_have_separators(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,labels\na,x ; y\nb,\n", encoding="utf-8")
+    found = list(read_multi_labelled([str(path)], labels="labels"))
+    assert [one.labels for one in found] == [("x", "y"), ()]
