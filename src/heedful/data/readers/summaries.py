@@ -68,21 +68,21 @@ def _of_objects(
     for where, found in json_objects(file, encoding):
         if found is None:
             continue
-        sentences = _texts(found, source, where)
+        text = " ".join(filter(None, (one.strip() for one in _texts(found, source, where))))
         targets = [] if target is None else _texts(found, target, where)
-        yield TextAndSummaries(where, " ".join(one.strip() for one in sentences), targets)
+        for name, value in ((source, text), *((target, one) for one in targets)):
+            _check(value, str(name), where)
+        yield TextAndSummaries(where, text, targets)
 
 
 def _texts(found: dict[str, Any], name: str, where: str) -> list[str]:
-    """The texts of a field: one text, or a list of texts that are not empty."""
+    """The texts of a field: one text, or a list of texts."""
     value = field(found, name, where)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
         raise UserError(f"{where}: '{name}' must be a text or a list of texts")
     if not texts:
         raise UserError(f"{where}: '{name}' is empty; fill it in or remove the line")
-    for one in texts:
-        _check(one, name, where)
     return texts
 
 
@@ -95,9 +95,11 @@ def _check(text: str, name: str, where: str) -> None:
 def _check_header(file: Input, form: str, names: list[str], encoding: str | None) -> None:
     """Raise UserError if the first line lacks a column."""
     line = file.head().split(b"\n", 1)[0].decode(encoding or "utf-8-sig", errors="replace")
-    separator = "\t" if form == "tsv" else ";" if ";" in line and "," not in line else ","
-    quoting = csv.QUOTE_NONE if form == "tsv" else csv.QUOTE_MINIMAL
-    header = next(csv.reader([line.strip("\r")], delimiter=separator, quoting=quoting), [])
+    separator = ";" if ";" in line and "," not in line else ","
+    line = line.strip("\r")
+    header = (
+        line.split("\t") if form == "tsv" else next(csv.reader([line], delimiter=separator), [])
+    )
     known = [column.strip() for column in header]
     for name in names:
         if known and name not in known:

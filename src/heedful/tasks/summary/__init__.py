@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from heedful.data.columns import Codec
     from heedful.evaluation.outcome import Examples, Figure
     from heedful.models import PairModel
+    from heedful.runs.run import Run
     from heedful.runs.start import Start
     from heedful.tasks.summary.examples import Summarised, ToSummarise
     from heedful.tasks.summary.predictor import Summariser
@@ -33,7 +34,7 @@ class Summarising(ColumnSpec):
     reading_settings = ("encoding",)
     family = "summary"
     starts = frozenset({"summary"})
-    changeable_at_start = frozenset({"model.dropout", "model.coverage"})
+    changeable_at_start = frozenset({"model.dropout"})
 
     def recipe_type(self) -> "type[SummaryRecipe]":
         from heedful.tasks.summary.recipe import SummaryRecipe
@@ -104,6 +105,7 @@ class Summarising(ColumnSpec):
         from itertools import islice
 
         from heedful.tasks.summary.encoding import words_of
+        from heedful.tasks.summary.examples import ToSummarise
 
         predictor = self.predictor_type()(self, run, model, device=device, precision="float32")
         stores, examples = self.stores(run), []
@@ -112,7 +114,8 @@ class Summarising(ColumnSpec):
             examples = list(islice(kept, training.validation_examples))
 
         def summarise(some: "Sequence[Summarised]") -> list[str]:
-            return [one.text for one in predictor.predict([self._input_of(each) for each in some])]
+            inputs = [ToSummarise(source=one.source) for one in some]
+            return [one.text for one in predictor.predict(inputs)]
 
         return self.task_type()(
             model,
@@ -163,6 +166,9 @@ class Summarising(ColumnSpec):
         values = rouge_values(outputs, [one.targets for one in examples])
         inputs = [self._input_of(one).model_dump_json() for one in examples]
         return Examples(inputs, [one.targets[0] for one in examples], outputs, measures(values))
+
+    def tables_from(self, run: "Run") -> dict[str, Any]:
+        return {"model": run.recipe.as_tables()["model"]}
 
     def known_from(self, start: "Start", examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
         known: dict[str, Any] = start.run.facts["known"]

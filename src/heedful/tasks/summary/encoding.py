@@ -76,7 +76,8 @@ def _words(listed: _Listed, lower_case: bool, split: Any) -> Words:
 
 def excess(source: str, known: Mapping[str, Any]) -> int:
     """By how many words a text is longer than the model reads."""
-    return max(0, len(words_of(known).cut(source)) - known["longest_source"])
+    longest: int = known["longest_source"]
+    return max(0, len(words_of(known).cut(source)) - longest)
 
 
 def encode_text(source: str, known: Mapping[str, Any]) -> EncodedText:

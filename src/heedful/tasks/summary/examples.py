@@ -60,15 +60,19 @@ class SummaryFiles(ExampleFiles):
             made = Summarised(source=source, targets=self._used(given))
         except (ValueError, TypeError) as error:
             raise RowError(
-                f"'{names[0]}' must be a text, '{names[1]}' a text or a list of texts; none is empty"
+                f"'{names[0]}' must be a text, '{names[1]}' a text or texts; none is empty"
             ) from error
         return made.model_dump(mode="json")
 
     def read(self, files: Sequence[str], encoding: str | None = None) -> Iterator[Summarised]:
         """The examples of files; formats and errors are those of
         :func:`~heedful.data.readers.summaries.read_summaries`."""
+        from heedful.data.python_rows import are_rows
         from heedful.data.readers.summaries import read_summaries
 
+        if are_rows(files):
+            yield from self.read_lines(files, encoding)
+            return
         names = {"source": self.source_column, "target": self.target_column}
         for path in files:
             for found in read_summaries(path, encoding=encoding, **names):
