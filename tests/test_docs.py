@@ -66,6 +66,8 @@ from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import DataSettings, PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
+from heedful.tasks.summary.examples import SummaryFiles
+from heedful.tasks.summary.recipe import SummarySearch, SummaryTraining
 from heedful.tasks.synthesis.examples import SpeechFiles
 from heedful.tasks.synthesis.recipe import SpeakingSettings, SynthesisTraining
 from heedful.tasks.texts.recipe import (
@@ -416,6 +418,11 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [DenoisingData],
         "noise.": [NoiseSettings],
         "training.": [DenoisingTraining],
+    },
+    "summaries": {
+        "data.": [SummaryFiles],
+        "training.": [SummaryTraining],
+        "decoding.": [SummarySearch],
     },
     "synthesis": {
         "data.": [SpeechFiles],

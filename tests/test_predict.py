@@ -29,6 +29,7 @@ LATER = {
     "permutation",
     "regression",
     "replaced",
+    "summary",
     "synthesis",
     "transcription",
 }

@@ -204,11 +204,12 @@ def with_copies(trace: Trace, copied: Copied) -> Trace:
     weights, generated = copied.weights.float().cpu(), torch.sigmoid(copied.gate.float().cpu())
     found: dict[str, tuple[str, Tensor]] = {
         "p_gen": ("origin", torch.cat([generated, 1 - generated], -1)),
-        "copied": ("source", (1 - generated) * weights),
         "coverage": ("source", weights.cumsum(0) - weights),
+        "copied": ("source", (1 - generated) * weights),
     }
     maps = [
-        AttentionMap(name, "target", axis, own.unsqueeze(0)) for name, (axis, own) in found.items()
+        AttentionMap(name, "target", axis, own.unsqueeze(0), "copying")
+        for name, (axis, own) in found.items()
     ]
     axes = {**trace.axes, "origin": Axis("labels", list(ORIGINS))}
     return replace(trace, axes=axes, maps=[*trace.maps, *maps])
