@@ -1,6 +1,7 @@
 """Summaries: reading, training, the command, ROUGE, what is copied, the trace, bad input."""
 
 import json
+import lzma
 import random
 from pathlib import Path
 from typing import Any
@@ -247,11 +248,70 @@ def test_unknown_words_of_a_text_extend_the_vocabulary() -> None:
     assert written(["the", "dog", "(", "x", ")", "!"]) == "the dog (x)!"
 
 
-def test_long_texts_are_cut_only_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_texts_are_cut_only_if_asked_for() -> None:
     long = "one two three four five six seven eight nine"
     with pytest.raises(UserError, match="9 words, more than the model's 8"):
         encode_text(long, known_of())
     assert len(encode_text(long, known_of(longest_source=5)).words) == 5
+
+
+def test_texts_that_are_cut_or_left_out_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"source": "one two three " * n, "target": t}
+        for n, t in ((1, "one"), (5, "two"), (1, "x " * 9))
+    ]
+    training = {**RECIPE["training"], "max_steps": 1, "choose_by": "loss", "coverage": 0.0}
+    for given, said in (
+        ({"longest_source": 4}, "1 train texts are cut to 4 words"),
+        ({}, "1 of 3 train examples left out: their text has more than 9 words"),
+    ):
+        model = {**RECIPE["model"], "max_length": 10}
+        data = {"longest_summary": 6, "minimum_count": 1, **given}
+        tables = {**RECIPE, "data": data, "model": model, "training": training}
+        heedful.train(tables, tmp_path / f"run{len(given)}", data={"train": rows})
+        printed = capsys.readouterr().err
+        assert said in printed
+        assert "1 of 3 train examples left out: their summaries have" in printed
+
+
+def test_a_run_starts_from_another_one(folder: Path) -> None:
+    training = {**RECIPE["training"], "coverage": 1.0, "max_steps": 1, "validate_every": 1}
+    tables = {**RECIPE, "training": {**training, "learning_rate": 1e-9}}
+    assert heedful.train(tables, folder / "second", data=folder, start_from=folder / "run")
+    first, second = (spec_of_run(folder / name)[0] for name in ("run", "second"))
+    assert first.facts["known"]["words"] == second.facts["known"]["words"]
+    one, other = (run.chosen().weights()["bias"] for run in (first, second))
+    torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+
+
+def test_the_benchmark_knows_its_baselines(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    summaries = __import__("summaries")
+    rows = {
+        "scitldr-a": {"source": ["A cat.", "It sat on a mat."], "target": ["sat on mats", "dog"]},
+        "aeslc": {"source": "A cat. It sat.", "target": ["it sat", "cats"]},
+    }
+    for name, row in rows.items():
+        (tmp_path / name).mkdir()
+        with lzma.open(tmp_path / name / "test.jsonl.xz", "wt", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+    [paper] = summaries.examples(tmp_path, "scitldr", "test")
+    assert summaries.first_sentence(paper) == "A cat."
+    assert summaries.oracle(paper) == "It sat on a mat."
+    assert len(paper["targets"]) == 2
+    [mail] = summaries.examples(tmp_path, "aeslc", "test")
+    assert (summaries.oracle(mail), summaries.person(mail)) == ("It sat.", "cats")
+    assert summaries.first_words(mail, 3) == "A cat. It"
+    given = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--baselines"]
+    assert summaries.main(given) == 0
+    assert len(list((tmp_path / "out").glob("*.json"))) == 6
+    tried = [
+        {"seed": seed, "rate": rate, "validation": {"rouge1": rouge}}
+        for seed, rate, rouge in ((1, 0.1, 5.0), (1, 0.2, 7.0), (2, 0.2, 1.0))
+    ]
+    assert [one["seed"] for one in summaries.best_rate(tried)] == [1, 2]
 
 
 def test_every_summary_of_a_text_is_a_target() -> None:
