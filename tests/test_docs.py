@@ -67,7 +67,7 @@ from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import DataSettings, PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
 from heedful.tasks.summary.examples import SummaryFiles
-from heedful.tasks.summary.recipe import SummarySearch, SummaryTraining
+from heedful.tasks.summary.recipe import SummaryRecipe, SummarySearch, SummaryTraining
 from heedful.tasks.synthesis.examples import SpeechFiles
 from heedful.tasks.synthesis.recipe import SpeakingSettings, SynthesisTraining
 from heedful.tasks.texts.recipe import (
@@ -586,7 +586,7 @@ def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
         data = {} if "tasks" in tables else {"data": {"train": "pairs.tsv"}}
         recipe = check_recipe(data | tables, named(page))
         with torch.device("meta"):
-            if isinstance(recipe, PairRecipe):
+            if isinstance(recipe, PairRecipe | SummaryRecipe):
                 build_model(recipe.model, 1000, 1000)
             elif isinstance(recipe, LanguageRecipe):
                 build_language_model(recipe.model, 1000)

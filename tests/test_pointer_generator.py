@@ -25,7 +25,7 @@ SOURCE = Source(
 )
 """20, 21 and 22 extend the vocabulary."""
 TARGET = torch.tensor([[2, 22, 7, 9], [2, 5, 5, 8], [2, 12, 21, 4]])
-LABELS = torch.tensor([[22, 7, 9, 3], [5, 5, 3, 0], [12, 21, 3, 0]])
+LABELS = torch.tensor([[22, 20, 9, 3], [5, 5, 3, 0], [12, 21, 3, 0]])
 
 
 def model_of(**given: Any) -> AttentiveNetwork:
