@@ -17,7 +17,8 @@ from heedful.inference.fusing import searched
 from heedful.interop.layouts.encoder_decoder import refuse_parts
 from heedful.layers.int8_linear import Int8Linear
 from heedful.layers.search_copy import search_copy
-from heedful.models.copying import Copied, CopyingTransformer, mixture
+from heedful.models.copy_mixture import Copied, mixture
+from heedful.models.copying import CopyingTransformer
 from heedful.models.pairs import PairModel, Source
 from heedful.models.registry import build_model
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -115,7 +116,7 @@ def test_losses_are_those_of_the_probabilities(monkeypatch: pytest.MonkeyPatch) 
     smooth = (0.9 * exact - 0.1 * logs.mean(1)).sum()
     wanted = torch.autograd.grad(smooth, list(model.parameters()), allow_unused=True)
     for chunk in (2, 512):
-        monkeypatch.setattr("heedful.models.copying._CHUNK", chunk)
+        monkeypatch.setattr("heedful.models.copy_mixture._CHUNK", chunk)
         found, each = model.losses(SOURCE, TARGET, labels, real, 0.1)
         torch.testing.assert_close(found, smooth)
         torch.testing.assert_close(each, exact.detach())

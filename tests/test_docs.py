@@ -67,6 +67,8 @@ from heedful.tasks.image_classification.recipe import ImageTraining
 from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import DataSettings, PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
+from heedful.tasks.summary.examples import SummaryFiles
+from heedful.tasks.summary.recipe import SummaryRecipe, SummarySearch, SummaryTraining
 from heedful.tasks.synthesis.examples import SpeechFiles
 from heedful.tasks.synthesis.recipe import SpeakingSettings, SynthesisTraining
 from heedful.tasks.texts.recipe import (
@@ -422,6 +424,11 @@ OWN_PAGES: dict[str, dict[str, Sequence[type[Settings]]]] = {
         "data.": [DialogueData],
         "training.": [DialogueTraining],
     },
+    "summaries": {
+        "data.": [SummaryFiles],
+        "training.": [SummaryTraining],
+        "decoding.": [SummarySearch],
+    },
     "synthesis": {
         "data.": [SpeechFiles],
         "model.": registered(SynthesisSettings),
@@ -584,7 +591,7 @@ def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
         data = {} if "tasks" in tables else {"data": {"train": "pairs.tsv"}}
         recipe = check_recipe(data | tables, named(page))
         with torch.device("meta"):
-            if isinstance(recipe, PairRecipe):
+            if isinstance(recipe, PairRecipe | SummaryRecipe):
                 build_model(recipe.model, 1000, 1000)
             elif isinstance(recipe, LanguageRecipe):
                 build_language_model(recipe.model, 1000)

@@ -124,7 +124,10 @@ def test_each_family_knows_its_kinds() -> None:
         )
     ]
     assert kinds == [
-        {"transformer", "recurrent", "convolutional", "bytenet", "aligner"},
+        {
+            *("transformer", "recurrent", "convolutional", "bytenet", "aligner"),
+            "pointer-generator",
+        },
         {
             *("bert", "xlnet", "perceiver", "recurrent-encoder", "hierarchical", "decomposable"),
             "bidirectional-attention-flow",

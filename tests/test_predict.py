@@ -32,6 +32,7 @@ LATER = {
     "permutation",
     "regression",
     "replaced",
+    "summary",
     "synthesis",
     "transcription",
 }

@@ -142,6 +142,28 @@ class RecurrentAttention(Watchable):
         weights, draw, state = self._weigh(query, memory.key, split_mask(mask, grid), state)
         return self._read(weights, draw, memory).squeeze(-2), state
 
+    def weigh(
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: AttentionState,
+        mask: Mask | Tensor | None = None,
+    ) -> tuple[Tensor, AttentionState]:
+        """The weights ``[B, Q, K]`` of ``query [B, Q, dq]`` themselves, and the next state.
+
+        For decoders that use the weights otherwise than in a context, such as those that copy.
+        There is no dropout. Arguments and errors are those of :meth:`step`.
+        """
+        check_inputs(query=query)
+        shape = (*leading_sizes(query, memory.key), 1, memory.key.shape[-2])
+        weights, draws = [], []
+        for one in query.split(1, -2):
+            split = split_mask(mask, Grid(shape, query.device, first=state.step))
+            found, draw, state = self._weigh(one, memory.key, split, state)
+            weights.append(found)
+            draws.append(draw)
+        return self._shown(torch.cat(weights, -2), _joined(draws)), state
+
     def forward(
         self,
         query: Tensor,
@@ -229,6 +251,13 @@ class RecurrentAttention(Watchable):
 
     def _read(self, weights: Tensor, draw: Draw | None, memory: Memory) -> Tensor:
         """The contexts ``[.., Q, dv]`` of ``weights [.., Q, K]``, which watchers see."""
+        weights = self._shown(weights, draw)
+        if self.training and self.dropout:
+            weights = F.dropout(weights, self.dropout)
+        return weights.to(memory.value.dtype) @ memory.value
+
+    def _shown(self, weights: Tensor, draw: Draw | None) -> Tensor:
+        """The weights ``[.., Q, K]``, after watchers have seen them."""
         if self.watched_at_all:
             shown = weights.unsqueeze(-3)  # Contexts are computed from the tensor that is shown.
             self.show(shown, None if draw is None else one_head(draw))
@@ -239,9 +268,7 @@ class RecurrentAttention(Watchable):
             if self.watched_in_part:
                 self.show_some(lambda rows: shown[..., rows, :], shown, shown.shape[-1])
             weights = shown.squeeze(-3)
-        if self.training and self.dropout:
-            weights = F.dropout(weights, self.dropout)
-        return weights.to(memory.value.dtype) @ memory.value
+        return weights
 
 
 def _joined(draws: list[Draw | None]) -> Draw | None:

@@ -41,7 +41,8 @@ class AttentionMap:
     kind: str = "weights"
     """``weights``; or, made from them, ``rollout`` or ``gradient``
     (see :mod:`heedful.inference.relevance`); or ``posterior``, the probabilities of an alignment
-    that is no attention, given the whole output."""
+    that is no attention, given the whole output; or ``copying``, what a model that copies makes of
+    its weights."""
     step_axis: str | None = None
     """The axis of the steps at each of which all queries read the keys, such as hops over a memory;
     None if they read once."""

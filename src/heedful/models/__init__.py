@@ -28,6 +28,7 @@ from heedful.models import (
     memory_network,
     neural_computer,
     perceiver,
+    pointer_generator,
     recurrent,
     recurrent_encoder,
     recurrent_language,
@@ -76,6 +77,7 @@ from heedful.models.synthesis import Spectrogram, SynthesisModel
 
 MODULES = (
     copying,
+    pointer_generator,
     recurrent,
     convolutional,
     bytenet,

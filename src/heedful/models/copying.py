@@ -14,37 +14,29 @@ part of h_t here. Label smoothing is that of any other model: ``(1 − ε)`` on 
 Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from heedful.attention.normalizers import Softmax
 from heedful.attention.watching import Watchable
 from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import layer_caches
+from heedful.models.copy_mixture import (
+    Copied,
+    CopyingModel,
+    extension_of,
+    listed,
+    mixture,
+)
 from heedful.models.pairs import Source
 from heedful.models.pointing import PointingState, PointingTransformer
 from heedful.models.registry import register_model
 from heedful.models.transformer import Transformer, TransformerSettings
 
-_CHUNK = 512
-"""Positions whose probabilities ``[.., V]`` are computed, and kept, at the same time."""
 _GENERATING = 2.0
 """The initial b: at first, 88 % of the probability is that of the vocabulary."""
-
-
-class Copied(NamedTuple):
-    """What positions copy, and how much."""
-
-    weights: Tensor
-    """a, ``[.., S]``: zero at padding."""
-    gate: Tensor
-    """The argument of σ in equation 8, ``[.., 1]``."""
-    tokens: Tensor
-    """x, ``[.., S]``."""
 
 
 class CopyAttention(Watchable):
@@ -81,88 +73,7 @@ class CopyAttention(Watchable):
         return one_head.squeeze(1)
 
 
-def mixture(logits: Tensor, copied: Copied) -> Tensor:
-    """``log P [.., V]`` (equation 9) from the vocabulary's ``logits [.., V]``.
-
-    Finite, with finite gradients, even where a probability underflows.
-
-    Example:
-        >>> weights, tokens = torch.tensor([[0.5, 0.25, 0.25]]), torch.tensor([[1, 0, 1]])
-        >>> mixture(torch.zeros(1, 2), Copied(weights, torch.zeros(1, 1), tokens)).exp()
-        tensor([[0.3750, 0.6250]])
-    """
-    generated = F.logsigmoid(copied.gate) + logits.to(copied.gate.dtype).log_softmax(-1)
-    of_words = torch.zeros_like(generated).scatter_add(-1, copied.tokens, copied.weights)
-    least = torch.finfo(of_words.dtype).tiny
-    found = F.logsigmoid(-copied.gate) + of_words.clamp(min=least).log()
-    return torch.logaddexp(generated, found)
-
-
-class _Sources(NamedTuple):
-    """The different tokens of each source."""
-
-    tokens: Tensor
-    """x, ``[.., S]``."""
-    first: Tensor
-    """Whether a token occurs at no earlier position ``[.., S]``."""
-    weights: Tensor
-    """The sum of the weights of all positions with the same token ``[.., S]``."""
-
-
-def _joined(tokens: Tensor, weights: Tensor) -> _Sources:
-    """Sum ``weights [B, T, S]`` over equal ``tokens [B, S]``."""
-    same = tokens.unsqueeze(-1) == tokens.unsqueeze(-2)  # [B, S, S]
-    first = ~same.tril(-1).any(-1)
-    sums = weights @ same.to(weights.dtype)
-    each = tokens.unsqueeze(1).expand_as(sums), first.unsqueeze(1).expand_as(sums)
-    return _Sources(*each, sums)
-
-
-def _losses(
-    logits: Tensor,
-    states: Tensor,
-    output: tuple[Tensor, Tensor | None],
-    gate: Tensor,
-    sources: _Sources,
-    labels: Tensor,
-    smoothing: float,
-) -> tuple[Tensor, Tensor]:
-    """Smoothed sum, and ``−log P`` of each label ``[N]``: as from :func:`mixture`.
-
-    Only the logarithm of the sum over the vocabulary needs all logits; other terms are computed for
-    labels and tokens of the source.
-
-    Args:
-        logits: of the vocabulary ``[N, V]``.
-        states: ``[N, D]``.
-        output: the table ``[V, D]``, and the bias of the logits.
-        gate: ``[N, 1]``.
-        sources: ``[N, S]``.
-        labels: ``[N]``.
-        smoothing: ε.
-    """
-    table, bias = output
-    wide = gate.dtype
-    of_words = F.logsigmoid(gate) - logits.to(wide).logsumexp(-1, keepdim=True)  # [N, 1]
-    tokens = torch.cat([labels.unsqueeze(1), sources.tokens], 1)  # [N, 1 + S]
-    values = (F.embedding(tokens, table) @ states.unsqueeze(-1)).squeeze(-1).to(wide)
-    if bias is not None:
-        values = values + bias[tokens]
-    generated = of_words + values
-    is_label = sources.first & (sources.tokens == labels.unsqueeze(1))
-    of_label = (sources.weights * is_label).sum(1, keepdim=True)
-    found = torch.cat([of_label, sources.weights], 1).clamp(min=torch.finfo(wide).tiny).log()
-    both = torch.logaddexp(generated, F.logsigmoid(-gate) + found)
-    exact = -both[:, 0]
-    if not smoothing:
-        return exact.sum(), exact.detach()
-    total = (states @ table.sum(0)).to(wide) + (0.0 if bias is None else bias.sum())
-    more = ((both - generated)[:, 1:] * sources.first).sum(1)
-    everywhere = -(of_words.squeeze(1) * len(table) + total + more) / len(table)
-    return ((1 - smoothing) * exact + smoothing * everywhere).sum(), exact.detach()
-
-
-class CopyingTransformer(Transformer):
+class CopyingTransformer(CopyingModel, Transformer):
     """A Transformer with the mixture as output.
 
     Args:
@@ -198,9 +109,19 @@ class CopyingTransformer(Transformer):
         self.gate_bias = nn.Parameter(torch.tensor([_GENERATING]))
         nn.init.normal_(self.gate, std=dim**-0.5)
 
+    def read_source(self, source: Source) -> tuple[Tensor, Tensor]:
+        return super().read_source(source._replace(tokens=listed(source.tokens, self._symbols)))
+
+    def _embed_target(self, tokens: Tensor, first: int | Tensor = 0) -> Tensor:
+        return super()._embed_target(listed(tokens, self._symbols), first)
+
+    @property
+    def _symbols(self) -> int:
+        return self.target_embedding.num_embeddings
+
     def _copied(self, states: Tensor, parts: tuple[Tensor, ...]) -> Copied:
         """What each state ``[B, T, D]`` copies."""
-        keys, encoded, allowed, tokens = parts
+        keys, encoded, allowed, tokens, *_ = parts
         weights = self.copying(states, keys, allowed)
         contexts = weights.to(encoded.dtype) @ encoded
         gate = torch.cat([contexts, states], -1) @ self.gate.to(states.dtype)
@@ -209,58 +130,15 @@ class CopyingTransformer(Transformer):
         return Copied(weights, (gate.to(wide) + self.gate_bias.to(wide)).unsqueeze(-1), spread)
 
     def _parts(self, source: Source, encoded: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        return self.copying.key_projection(encoded), encoded, mask.squeeze(1), source.tokens
+        keys = self.copying.key_projection(encoded)
+        # The last part only has a width: that of the extension.
+        room = encoded.new_zeros(len(encoded), extension_of(source.tokens, self._symbols))
+        return keys, encoded, mask.squeeze(1), source.tokens, room
 
-    def _read(self, source: Source, target_in: Tensor) -> tuple[Tensor, Copied]:
+    def read(self, source: Source, target_in: Tensor) -> tuple[Tensor, Copied]:
         encoded, mask = self.read_source(source)
         states = self.decode(encoded, mask, target_in)
         return states, self._copied(states, self._parts(source, encoded, mask))
-
-    def states(self, source: Source, target_in: Tensor) -> Tensor:
-        return self._read(source, target_in)[0]
-
-    def layer_states(self) -> list[str]:
-        return []  # the output also depends on the source
-
-    def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
-        states, copied = self._read(source, target_in)
-        return mixture(self.logits(states), copied)
-
-    def losses(
-        self, source: Source, target_in: Tensor, labels: Tensor, real: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        states, copied = self._read(source, target_in)
-        sources = _joined(source.tokens, copied.weights)
-        some = (states[real], copied.gate[real], *(part[real] for part in sources), labels[real])
-        sums, found = [], []
-        for state, gate, tokens, first, weights, own in zip(
-            *(part.split(_CHUNK) for part in some), strict=True
-        ):
-            parts = _Sources(tokens, first, weights)
-            smooth, exact = self._chunk(state, gate, parts, own, smoothing)
-            sums.append(smooth)
-            found.append(exact)
-        if not sums:
-            return states.new_zeros(()), states.new_zeros(0)
-        return torch.stack(sums).sum(), torch.cat(found)
-
-    def _chunk(
-        self, states: Tensor, gate: Tensor, sources: _Sources, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        """:func:`_losses` of some states; the backward pass computes the logits again."""
-
-        def compute(states: Tensor, gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-            parts = sources._replace(weights=weights)
-            output = self.output_table, self.output_bias
-            return _losses(self.logits(states), states, output, gate, parts, labels, smoothing)
-
-        arguments = (states, gate, sources.weights)
-        if not torch.is_grad_enabled():
-            return compute(*arguments)
-        found: tuple[Tensor, Tensor] = checkpoint(
-            compute, *arguments, use_reentrant=False, preserve_rng_state=False
-        )
-        return found
 
     def start(self, source: Source, *, in_place: bool = False) -> PointingState:
         caches = layer_caches(self.decoder_layers(), len(source.lengths))
@@ -272,7 +150,7 @@ class CopyingTransformer(Transformer):
         states, after = self.advance(tokens, state)
         copied = self._copied(states.unsqueeze(1), state.parts)
         one = Copied(*(part.squeeze(1) for part in copied))
-        return mixture(self.logits(states), one), after
+        return mixture(self.logits(states), one, state.parts[-1].shape[1]), after
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         return {**super().attention_axes(), "copying": ("target", "source")}

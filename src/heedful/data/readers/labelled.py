@@ -116,6 +116,18 @@ def read_texts(
             yield tuple(texts)
 
 
+def read_records(
+    path: str | Path, names: Sequence[str], encoding: str | None, format: LabelledFormat
+) -> Iterator[Record]:
+    """Stream the values of named columns, each with file and line; see :func:`read_labelled`.
+
+    Raises:
+        UserError: as in :func:`read_labelled`, except for empty values.
+    """
+    for file, records in opened_tables([path], names[:1], names, encoding, format):
+        yield from records(file, names, encoding)
+
+
 def opened_tables(
     paths: Sequence[str | Path] | str | Path,
     text: Sequence[str],

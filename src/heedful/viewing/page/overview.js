@@ -41,6 +41,7 @@ function groupTitle(facts) {
   if (facts.step_axis) over += `, ${facts.step_axis}`;
   if (facts.kind === "rollout") return `Rollout: ${over.toLowerCase()}`;
   if (facts.kind === "posterior") return `Posterior: ${over.toLowerCase()}`;
+  if (facts.kind === "copying") return `Copying: ${over.toLowerCase()}`;
   if (facts.kind === "gradient") return `Attention × gradient: ${over.toLowerCase()}`;
   return over;
 }
@@ -78,6 +79,7 @@ export function layerName(group, place) {
  */
 export function headName(trace, group, { map, head }) {
   const facts = trace.summary.maps[map];
+  if (facts.kind === "copying") return layerName(group, group.maps.indexOf(map));
   if (facts.kind === "posterior") return facts.heads > 1 ? `${facts.name} · ${head + 1}` : facts.name;
   if (facts.kind !== "rollout") return `${layerName(group, group.maps.indexOf(map))} · head ${head + 1}`;
   return facts.query_axis === facts.key_axis && head ? `Layers 1 to ${head + 1}` : `Layer ${head + 1}`;

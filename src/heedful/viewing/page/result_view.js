@@ -7,6 +7,7 @@ import { SoundPlayer, decodeSound } from "./sound_player.js";
 
 /** @typedef {(from?: number, to?: number) => void} Play plays a part of a sound, in seconds */
 /** @typedef {{text: string, start: number, end: number}} Word */
+/** @typedef {{word: string, generated: number, position: number, source: string}} Origin a word, the share of the vocabulary in it, and what it copies */
 
 const SOUND = "data:audio/";
 /** The shortest part that is played, in seconds. */
@@ -41,6 +42,7 @@ export function resultRows(found, play) {
   return Object.entries(found).map(([name, value]) => {
     const player = players.get(name);
     if (player) return [name, "a sound", [player.body]];
+    if (isOrigins(value)) return [name, value.map((one) => `${one.word} ${originText(one)}`).join("\n"), value.map(originRow)];
     const text = formatValue(value);
     if (heard && isWords(value)) return [name, text, value.map((word) => wordButton(word, heard))];
     return [name, text, text.split("\n").map((line) => element("div", {}, line))];
@@ -60,6 +62,29 @@ function isWords(value) {
   return Array.isArray(value) && value.length > 0 && value.every(
     (one) => typeof one?.text === "string" && typeof one.start === "number" && typeof one.end === "number",
   );
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is Origin[]}
+ */
+function isOrigins(value) {
+  return Array.isArray(value) && value.length > 0 && value.every(
+    (one) => typeof one?.word === "string" && typeof one.generated === "number" && typeof one.position === "number",
+  );
+}
+
+/** @param {Origin} origin */
+function originText({ generated, position, source }) {
+  const share = generated < 0.5 ? 1 - generated : generated;
+  const from = generated < 0.5 ? `copied from word ${position}, “${source}”` : "from the vocabulary";
+  return `${from} (${share.toFixed(2)})`;
+}
+
+/** @param {Origin} origin */
+function originRow(origin) {
+  const word = element(origin.generated < 0.5 ? "mark" : "span", {}, origin.word);
+  return element("div", {}, word, ` ${originText(origin)}`);
 }
 
 /** @param {Word} word @param {Play} play */

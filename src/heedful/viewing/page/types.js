@@ -4,7 +4,7 @@
  * The facts about one attention module, from viewing/trace_encoding.py.
  * @typedef {object} MapFacts
  * @property {string} name
- * @property {string} kind "weights", "rollout", "gradient" or "posterior"
+ * @property {string} kind "weights", "rollout", "gradient", "posterior" or "copying"
  * @property {string} query_axis
  * @property {string} key_axis
  * @property {string | null} step_axis the axis of steps, if each query attends once per step

@@ -1,0 +1,109 @@
+"""Texts with summaries: JSON lines, and tables with named columns.
+
+A text of JSON lines may be a list of sentences, and there may be several summaries, as in the files
+of SciTLDR and AESLC.
+"""
+
+import csv
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.data.readers.kinds import extension
+from heedful.data.readers.labelled import (
+    FORMATS,
+    field,
+    json_objects,
+    nearest,
+    read_records,
+)
+from heedful.data.readers.opening import Input, open_input
+from heedful.data.subwords import refuse_surrogates
+
+
+class TextAndSummaries(NamedTuple):
+    """A text, and its summaries."""
+
+    where: str
+    """File and line, for messages."""
+    source: str
+    targets: list[str]
+    """Empty if summaries are not read."""
+
+
+def read_summaries(
+    path: str, *, source: str, target: str | None, encoding: str | None = None
+) -> Iterator[TextAndSummaries]:
+    """Stream the examples of a file. Empty lines are skipped.
+
+    Args:
+        path: JSON lines (``.jsonl``), TSV or CSV, plain, gzip or xz; without one of these
+            extensions, the first line decides between JSON lines and TSV.
+        source: name of the column, or field, of the text.
+        target: name of the column of the summary; None if there are no summaries.
+        encoding: of the text; default: UTF-8.
+
+    Raises:
+        UserError: a column is missing, or a text or summary is empty; the message has file and
+            line.
+    """
+    with open_input(path) as file:
+        first = file.head().split(b"\n", 1)[0].lstrip(b"\xef\xbb\xbf \t")
+        form = FORMATS.get(extension(file.name), "jsonl" if first.startswith(b"{") else "tsv")
+        if form == "jsonl":
+            yield from _of_objects(file, source, target, encoding)
+            return
+        names = [source] if target is None else [source, target]
+        _check_header(file, form, names, encoding)
+    for where, values in read_records(path, names, encoding, form):
+        if values is not None:
+            for name, value in zip(names, values, strict=True):
+                _check(value, name, where)
+            yield TextAndSummaries(where, values[0], values[1:])
+
+
+def _of_objects(
+    file: Input, source: str, target: str | None, encoding: str | None
+) -> Iterator[TextAndSummaries]:
+    for where, found in json_objects(file, encoding):
+        if found is None:
+            continue
+        text = " ".join(filter(None, (one.strip() for one in _texts(found, source, where))))
+        targets = [] if target is None else _texts(found, target, where)
+        for name, value in ((source, text), *((target, one) for one in targets)):
+            _check(value, str(name), where)
+        yield TextAndSummaries(where, text, targets)
+
+
+def _texts(found: dict[str, Any], name: str, where: str) -> list[str]:
+    """The texts of a field: one text, or a list of texts."""
+    value = field(found, name, where)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        raise UserError(f"{where}: '{name}' must be a text or a list of texts")
+    if not texts:
+        raise UserError(f"{where}: '{name}' is empty; fill it in or remove the line")
+    return texts
+
+
+def _check(text: str, name: str, where: str) -> None:
+    if not text.strip():
+        raise UserError(f"{where}: '{name}' is empty; fill it in or remove the line")
+    refuse_surrogates(text, where)
+
+
+def _check_header(file: Input, form: str, names: list[str], encoding: str | None) -> None:
+    """Raise UserError if the first line lacks a column."""
+    line = file.head().split(b"\n", 1)[0].decode(encoding or "utf-8-sig", errors="replace")
+    separator = ";" if ";" in line and "," not in line else ","
+    line = line.strip("\r")
+    header = (
+        line.split("\t") if form == "tsv" else next(csv.reader([line], delimiter=separator), [])
+    )
+    known = [column.strip() for column in header]
+    for name in names:
+        if known and name not in known:
+            raise UserError(
+                f"{file.name}:1: there is no column '{name}'; {nearest(name, known)} "
+                "(data.source_column and data.target_column name the columns)"
+            )

@@ -1,0 +1,162 @@
+"""``heedful summarise``: a summary of each text."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.tasks.line_commands import (
+    Encoding,
+    Json,
+    Output,
+    TraceFile,
+    check_outputs,
+    save_trace,
+)
+from heedful.tasks.options import (
+    Beam,
+    Checkpoint,
+    Device,
+    Precision,
+    Threads,
+    opening_of,
+    use_threads,
+)
+
+if TYPE_CHECKING:
+    from heedful.tasks.summary.examples import ToSummarise
+    from heedful.tasks.summary.predictor import Summariser, Summary
+
+_AT_ONCE = 64
+
+Texts = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="One text per line; or a table (.jsonl, .csv, .tsv) with a column of texts. May be "
+        "compressed with gzip or xz; default or -: standard input, as lines.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class SummariseOptions:
+    """Summarise texts: one summary for each text, in the same order; empty lines stay empty.
+
+    Examples:
+
+        heedful summarise runs/mails mails.txt
+
+        heedful summarise runs/mails mails.csv --column body --output subjects.txt
+
+        heedful summarise runs/mails mails.jsonl --json
+
+        echo "A long mail." | heedful summarise runs/mails --trace mail.safetensors
+    """
+
+    run: Annotated[Path, typer.Argument(help="A run that summarises.")]
+    file: Texts = "-"
+    column: Annotated[
+        str | None,
+        typer.Option("--column", help="Column of the texts; default: data.source_column."),
+    ] = None
+    encoding: Encoding = None
+    output: Output = None
+    json: Json = False
+    copies: Annotated[
+        bool,
+        typer.Option(
+            "--copies", help="Mark words that are copied from the text: word[position, share]."
+        ),
+    ] = False
+    beam: Beam = None
+    trace: TraceFile = None
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+    precision: Precision = "float32"
+
+
+def run(options: SummariseOptions) -> None:
+    """Run the command."""
+    check_outputs(options.output, options.trace)
+    if options.json and options.copies:
+        raise UserError("--json includes what is copied; leave out --copies")
+    use_threads(options.threads)
+    from heedful.inference.files import write_lines
+    from heedful.tasks.spec import spec_of_run
+
+    _, spec = spec_of_run(options.run)
+    if spec.name != "summary":
+        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
+    predictor: Any = spec.load(options.run, **opening_of(options))
+    if options.beam is not None:
+        predictor.options = predictor.options.model_copy(update={"beam": options.beam})
+    texts = read_texts(options, options.column or predictor.recipe.data.source_column)
+    if options.trace is not None:
+        texts = _traced(predictor, texts, options.trace)
+    write_lines(_lines(predictor, texts, options), options.output, "summary")
+
+
+def read_texts(options: SummariseOptions, column: str) -> Iterator["ToSummarise | None"]:
+    """The texts of the file, None for an empty line.
+
+    Raises:
+        UserError: the file cannot be read, or is a table without the column.
+    """
+    from heedful.data.readers.kinds import extension
+    from heedful.data.readers.labelled import FORMATS
+    from heedful.data.readers.summaries import read_summaries
+    from heedful.inference.files import line_windows
+    from heedful.tasks.summary.examples import ToSummarise
+
+    if extension(options.file) in FORMATS:
+        found = read_summaries(options.file, source=column, target=None, encoding=options.encoding)
+        yield from (ToSummarise(source=one.source) for one in found)
+        return
+    if options.column is not None:
+        raise UserError(
+            f"--column {options.column} is for tables, and {options.file} is read as lines; name "
+            "the file .jsonl, .csv or .tsv, or leave out --column"
+        )
+    for window in line_windows(options.file, encoding=options.encoding):
+        yield from (ToSummarise(source=line) if line.strip() else None for line in window)
+
+
+def _lines(
+    predictor: "Summariser", texts: Iterable["ToSummarise | None"], options: SummariseOptions
+) -> Iterator[list[str]]:
+    every = iter(texts)
+    while some := list(islice(every, _AT_ONCE)):
+        found = iter(predictor.predict([one for one in some if one is not None]))
+        yield ["" if one is None else _line(next(found), options) for one in some]
+
+
+def _line(summary: "Summary", options: SummariseOptions) -> str:
+    import json
+
+    if options.json:
+        return json.dumps(summary.to_json(), ensure_ascii=False)
+    if not options.copies:
+        return summary.text
+    return " ".join(
+        f"{one.word}[{one.position}, {1 - one.generated:.2f}]"
+        if one.word == one.source and one.generated < 0.5
+        else one.word
+        for one in summary.words
+    )
+
+
+def _traced(
+    predictor: "Summariser", texts: Iterable["ToSummarise | None"], path: Path
+) -> Iterator["ToSummarise | None"]:
+    """Write the trace of the only text, then yield the text."""
+    found = [one for one in texts if one is not None]
+    if len(found) != 1:
+        raise UserError(f"--trace needs one text; the input has {len(found):,}")
+    save_trace(predictor.trace(found[0]), path)
+    yield from found
