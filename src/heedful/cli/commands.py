@@ -41,7 +41,14 @@ def merge_parameters(groups: Iterable[list[Parameter]]) -> list[Parameter]:
     return list(found.values())
 
 
-def add_command(app: typer.Typer, name: str, options: type[T], run: Callable[[T], None]) -> None:
+def add_command(
+    app: typer.Typer,
+    name: str,
+    options: type[T],
+    run: Callable[[T], None],
+    *,
+    no_args_is_help: bool = True,
+) -> None:
     """Add a command; its options are the fields of a dataclass, whose docstring is the help.
 
     Args:
@@ -49,6 +56,7 @@ def add_command(app: typer.Typer, name: str, options: type[T], run: Callable[[T]
         name: the name of the command.
         options: the dataclass.
         run: called with an instance of it.
+        no_args_is_help: whether the command prints its help if nothing is given.
     """
     add_function(
         app,
@@ -56,6 +64,7 @@ def add_command(app: typer.Typer, name: str, options: type[T], run: Callable[[T]
         inspect.getdoc(options) or "",
         parameters(options),
         lambda values: run(options(**values)),
+        no_args_is_help=no_args_is_help,
     )
 
 
@@ -65,6 +74,8 @@ def add_function(
     help_text: str,
     own: list[Parameter],
     run: Callable[[dict[str, Any]], None],
+    *,
+    no_args_is_help: bool = True,
 ) -> None:
     """Like :func:`add_command`, with any parameters; ``run`` gets a dict of name → value."""
 
@@ -75,4 +86,4 @@ def add_function(
     command.__doc__ = inspect.cleandoc(help_text)
     command.__annotations__ = {one.name: one.annotation for one in own}
     command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    app.command(name=name, no_args_is_help=True)(command)
+    app.command(name=name, no_args_is_help=no_args_is_help)(command)
