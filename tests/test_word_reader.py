@@ -102,7 +102,16 @@ def test_long_sentences_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     rows = reader.rows([["x" * 50], ["a"]], "the study")
     assert list(rows) == [1]
     told = capsys.readouterr().err
-    assert "1 sentences longer than the model's 40 tokens are left out of the study" in told
+    assert "1 sentence was left out of the study: longer than the model's 40 tokens" in told
+    words = [*"abcdefghij", "x" * 50, "klm" * 6, "nop" * 6]
+    parts = reader.parts(words)
+    assert [word for part in parts for word in part] == words
+    assert ["x" * 50] in parts
+    assert list(reader.rows(parts, "the study")) == [
+        place for place, part in enumerate(parts) if part != ["x" * 50]
+    ]
+    assert len(parts) < len(words)
+    assert reader.parts([]) == []
 
 
 def test_other_models_are_refused() -> None:

@@ -130,9 +130,9 @@ def removable_heads(model: nn.Module) -> list[tuple[str, int]]:
     found = []
     for name, module in model.named_modules():
         projection = getattr(module, "output_projection", None)
-        if isinstance(module, Watchable) and projection is not None:
-            if getattr(module, "aggregate", "") != "mean":
-                found += [(name, head) for head in range(getattr(module, "heads", 1))]
+        joined = projection is not None and getattr(module, "aggregate", "") != "mean"
+        if isinstance(module, Watchable) and joined:
+            found += [(name, head) for head in range(getattr(module, "heads", 1))]
     return found
 
 

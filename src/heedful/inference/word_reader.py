@@ -3,7 +3,8 @@
 Attention to a word is the sum over its tokens, attention from a word the mean over its tokens
 (Clark et al. 2019, "What Does BERT Look At?", section 4.1). The state of a word is the mean over
 its tokens.
-Shapes: B sentences, N heads of all layers, S layers with the embeddings, L tokens, W words, D width.
+Shapes: B sentences, N heads of all layers, S layers with the embeddings, L tokens, W words,
+D width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, padded, token_batches
 from heedful.inference.inference_mode import ready
+from heedful.inference.sliding_windows import count_phrase
 from heedful.layers.transformer import EncoderLayer
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
@@ -89,10 +91,20 @@ class WordReader:
         }
         if len(fitting) < len(all_rows):
             notice(
-                f"{len(all_rows) - len(fitting):,} sentences longer than the model's "
-                f"{self.model.max_length:,} tokens are left out of {use}"
+                f"{count_phrase(len(all_rows) - len(fitting), 'sentence')} left out of {use}: "
+                f"longer than the model's {self.model.max_length:,} tokens"
             )
         return fitting
+
+    def parts(self, words: Sequence[str]) -> list[list[str]]:
+        """A sentence as parts that fit into the model, halved as often as necessary.
+
+        A single word that does not fit is a part of its own.
+        """
+        if len(words) < 2 or len(self.row(words).words) <= self.model.max_length:
+            return [list(words)] if words else []
+        middle = len(words) // 2
+        return [*self.parts(words[:middle]), *self.parts(words[middle:])]
 
     def weights(self, rows: dict[int, WordRow]) -> Iterator[tuple[int, Tensor]]:
         """The weights ``[N, L, L]`` of each row, BEGIN and END included, with the row's index.

@@ -16,8 +16,9 @@ class Tree:
     """A sentence and its dependency tree.
 
     Example:
-        >>> Tree(("a", "dog", "barks"), ("DET", "NOUN", "VERB"), (1, 2, -1), ("det", "nsubj", "root"))
-        Tree(words=('a', 'dog', 'barks'), tags=('DET', 'NOUN', 'VERB'), ...
+        >>> tree = Tree(("a", "dog"), ("DET", "NOUN"), (1, -1), ("det", "root"))
+        >>> tree.words[tree.heads[0]]
+        'dog'
     """
 
     words: tuple[str, ...]
@@ -32,7 +33,7 @@ class Tree:
         """The number of arcs from each word up to its root; 0 for a root.
 
         Example:
-            >>> Tree(("a", "dog", "barks"), ("DET", "NOUN", "VERB"), (1, 2, -1), ("", "", "")).depths()
+            >>> Tree(tuple("abc"), ("X",) * 3, (1, 2, -1), ("dep", "dep", "root")).depths()
             [2, 1, 0]
         """
         found: list[int] = []
