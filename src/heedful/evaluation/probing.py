@@ -72,11 +72,11 @@ def fit_probe(
         logits = torch.nn.functional.linear(inputs, weight, bias)
         value = torch.nn.functional.cross_entropy(logits, labels)
         value = value + penalty / 2 * weight.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
     with torch.enable_grad():
-        optimiser.step(loss)  # type: ignore[no-untyped-call]
+        optimiser.step(loss)
     own = weight.detach() * scale
     return Probe(own, bias.detach() - own @ mean, penalty)
 

@@ -32,11 +32,12 @@ _TEXTS = 1000
 _ONE_PLACE = 0.5
 
 METHOD = """The first 1,000 texts (sentences, or lines of documents) of the run's validation data
-are read by the model; a text longer than the model's maximum is read in parts. For each head: the mean share of the weights on the previous token, the next one, the token itself, the first
-one (BEGIN, or the END before a document) and the separator (the last END), over the tokens that
-have such a token; the mean of the largest weight; the entropy, also relative to that of even
-weights. The distance of two heads is the Jensen–Shannon distance (bits) of their weights, from 0 to
-1, averaged over tokens. The map is classical multidimensional scaling of the distances; its stress
+are read by the model; a text longer than the model's maximum is read in parts. For each head: the
+mean share of the weights on the previous token, the next one, the token itself, the first one
+(BEGIN, or the END before a document) and the separator (the last END), over the tokens that have
+such a token; the mean of the largest weight; the entropy, also relative to that of even weights.
+The distance of two heads is the Jensen–Shannon distance (bits) of their weights, from 0 to 1,
+averaged over tokens. The map is classical multidimensional scaling of the distances; its stress
 says how far it is from them. Clark et al. 2019, "What Does BERT Look At?", sections 3 and 6."""
 
 
@@ -71,9 +72,7 @@ def _measure(trained: Trained, most: int) -> tuple[HeadShares, list[str]]:
     return shares, heads
 
 
-def _summary(
-    label: str, means: dict[str, Tensor], distances: Tensor, heads: Sequence[str]
-) -> str:
+def _summary(label: str, means: dict[str, Tensor], distances: Tensor, heads: Sequence[str]) -> str:
     parts = []
     for name in PLACES:
         own = [

@@ -84,7 +84,7 @@ def layer_rows(seen: LayerPredictions) -> tuple[tuple[int, float, int, float, fl
 
 
 def _first(lines: Sequence[list[int]], longest: int, most: int) -> Iterator[list[int]]:
-    """Texts of at most ``longest`` + 1 tokens, with END before each line, ``most`` tokens in all."""
+    """Texts of at most ``longest`` + 1 tokens, END before each line; ``most`` tokens in all."""
     left = most
     for line in lines:
         whole = [END, *line[:left]]

@@ -98,7 +98,8 @@ def _rows(
 ) -> list[tuple[Cell, ...]]:
     """The rows of one kind of label."""
     names = [[name for tree in part.trees for name in LABELS[kind](tree)] for part in read]
-    known = {name: number for number, name in enumerate(dict.fromkeys(sum(names, [])))}
+    every = dict.fromkeys(name for part in names for name in part)
+    known = {name: number for number, name in enumerate(every)}
     labels = [[known[name] for name in part] for part in names]
     control = ControlTask(labels[0], seed)
     others = [control.of(part.words) for part in read]
@@ -107,9 +108,7 @@ def _rows(
     rows: list[tuple[Cell, ...]] = []
     for layer in range(len(read[0].states)):
         states = [part.states[layer].to(device) for part in read]
-        real, chance = (
-            _accuracy(states, own, len(known), penalties) for own in (labels, others)
-        )
+        real, chance = (_accuracy(states, own, len(known), penalties) for own in (labels, others))
         rows.append((kind, layer, real, chance, real - chance, frequent))
     return rows
 
@@ -120,7 +119,7 @@ def _accuracy(
     classes: int,
     penalties: Sequence[float],
 ) -> float:
-    """The accuracy in the last part of a probe that is fitted on the first, chosen on the second."""
+    """The accuracy in the last part of a probe fitted in the first, chosen in the second."""
     train, validation, test = (
         (own, torch.tensor(numbers, device=own.device))
         for own, numbers in zip(states, labels, strict=True)
@@ -135,8 +134,8 @@ def _summary(label: str, kind: str, rows: Sequence[tuple[Any, ...]]) -> str:
     where = "the embeddings" if not best[1] else f"layer {best[1]}"
     return (
         f"{label}, {kind}: the most accurate probe is that of {where}, {best[2]:.3f} (embeddings "
-        f"{own[0][2]:.3f}, most frequent label of each word {best[5]:.3f}); the largest selectivity "
-        f"is {selective[4]:.3f} in layer {selective[1]}."
+        f"{own[0][2]:.3f}, most frequent label of each word {best[5]:.3f}); the largest "
+        f"selectivity is {selective[4]:.3f} in layer {selective[1]}."
     )
 
 

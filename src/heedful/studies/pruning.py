@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ RECIPES = (
     Recipe("wikitext2-bert-tiny", WIKITEXT),
 )
 _BATCHES, _ORDERS, _POINTS = 20, 3, 10
+_TOLERATED = 0.05
 
 METHOD = """The importance of a head is the mean over examples of |∂L(x)/∂ξ|, where ξ = 1 is a gate
 on the head's result and L(x) the loss of example x, summed over its tokens; within a layer,
@@ -134,7 +136,13 @@ def _losses(task: Any, seed: int, count: int) -> Iterator[Callable[[], Tensor]]:
     """The losses of the first training batches."""
     device = next(task.model.parameters()).device
     for _, batch in islice(task.batches(Position(seed, 0, 0)), count):
-        yield lambda batch=batch: task.loss(batch.to(device)).total
+        yield partial(_total, task, batch.to(device))
+
+
+def _total(task: Any, batch: Any) -> Tensor:
+    """The sum of the losses of a batch."""
+    total: Tensor = task.loss(batch).total
+    return total
 
 
 def _knocked_out(
@@ -162,19 +170,18 @@ def _loss_of(measured: Measured, figure: float) -> float:
 
 def _summary(label: str, measured: Measured) -> str:
     total = len(measured.importance)
-    tail = measured.whole * 0.05
-    spared = [
-        count
-        for count, figure in zip(measured.counts, measured.by_importance, strict=True)
-        if _loss_of(measured, figure) <= abs(tail)
-    ]
+    spared = 0
+    for count, figure in zip(measured.counts, measured.by_importance, strict=True):
+        if _loss_of(measured, figure) > _TOLERATED * abs(measured.whole):
+            break
+        spared = count
     better = sum(_loss_of(measured, one) <= 0 for one in measured.without.values())
     half = min(range(len(measured.counts)), key=lambda at: abs(measured.counts[at] - total / 2))
     text = (
         f"{label}: {measured.name} is {measured.whole:.3f} with all {total} heads. Without one "
         f"head, it is as good or better for {better} of them. With the least important heads "
-        f"removed first, {max(spared, default=0)} of {total} can be removed before it is more than "
-        f"5 % worse; with {measured.counts[half]} removed it is "
+        f"removed first, {spared} of {total} can be removed before it is more than "
+        f"{_TOLERATED:.0%} worse; with {measured.counts[half]} removed it is "
         f"{measured.by_importance[half]:.3f}, in random orders {_mean(measured, half):.3f}."
     )
     correlation = _correlation(measured)
@@ -249,7 +256,8 @@ def _heads(label: str, number: int, measured: Measured) -> Picture:
     for (module, head), figure in measured.without.items():
         worse[modules.index(module), head] = _loss_of(measured, figure)
     columns = [str(head) for head in range(1, most + 1)]
-    drawn = head_figure(worse[None], modules, columns, label, names=["head"])
+    labels = [module.replace("_attention", "") for module in modules]
+    drawn = head_figure(worse[None], labels, columns, label, names=["head"])
     caption = (
         f"{label}: how much worse {measured.name} is without each head (rows: modules; negative: "
         "better)."

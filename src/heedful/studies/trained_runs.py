@@ -1,6 +1,7 @@
 """The runs that a study looks at: those that are given, or runs of recipes that it trains."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +52,8 @@ class Trained(NamedTuple):
 def trained_runs(options: StudyOptions, recipes: Sequence[Recipe]) -> Iterator[Trained]:
     """The runs that are given; else a run of each recipe and seed, trained or resumed in ``out``.
 
-    Recipes whose folder of data is missing are left out, and a line says so.
+    Recipes whose folder of data is missing are left out, and a line says so. With ``quick``, only
+    the first recipe and seed are trained.
 
     Args:
         options: of the study.
@@ -74,8 +76,8 @@ def trained_runs(options: StudyOptions, recipes: Sequence[Recipe]) -> Iterator[T
     for one in recipes:
         if one not in there:
             options.echo(f"{one.name} is left out: the folder of data has no {one.folder}")
-            continue
-        for seed in options.seeds:
+    for one in there[:1] if options.quick else there:
+        for seed in options.seeds[:1] if options.quick else options.seeds:
             name = f"{one.name}-{seed}"
             tables = _tables(one.name, seed, quick=options.quick)
             run = options.train(name, tables, _folder(options, one.folder))
@@ -96,8 +98,7 @@ def treebank(options: StudyOptions, part: str) -> list[Tree]:
             f"{folder} has {len(files)} files *-ud-{part}.conllu; give the folder of one treebank "
             "of Universal Dependencies"
         )
-    trees = list(read_trees(files[0]))
-    return trees[:40] if options.quick else trees
+    return list(islice(read_trees(files[0]), 40 if options.quick else None))
 
 
 def texts_of(trained: Trained, part: str = "validation") -> list[str]:
