@@ -108,7 +108,11 @@ def test_differing_heads(tmp_path: Path, made: Made, name: str) -> None:
     assert all(0 <= row["largest"] <= 1 and 0 <= row["relative entropy"] <= 1 for row in rows)
     distances = table(found, "run-1-distances")
     assert all(row["its distance"] <= row["mean distance of others"] + 1e-9 for row in distances)
-    assert [one["name"] for one in found["pictures"]] == ["run-1", "run-1-map"]
+    assert [one["name"] for one in found["pictures"]] == [
+        "run-1",
+        "run-1-entropy",
+        "run-1-map",
+    ]
 
 
 def test_logit_lens(tmp_path: Path, made: Made) -> None:

@@ -111,16 +111,27 @@ def _distance_table(label: str, number: int, distances: Tensor, heads: Sequence[
 def _pictures(
     label: str, number: int, means: dict[str, Tensor], distances: Tensor, heads: Sequence[str]
 ) -> list[Picture]:
-    names = [name for name in means if name != "entropy"]
+    names = [name for name in means if "entropy" not in name]
     stacked = torch.stack([means[name] for name in names], dim=1)
     shares = head_figure(stacked[None], heads, names, label, names=[""])
     found = [
         Picture(
             f"run-{number}",
-            f"{label}: shares of the weights by place, largest weight and relative entropy of each "
-            "head (layer.head).",
+            f"{label}: the share of each head's weights (rows, layer.head) by place, and the mean "
+            "of its largest weight.",
             shares,
-        )
+        ),
+        Picture(
+            f"run-{number}-entropy",
+            f"{label}: the mean entropy of each head's weights (layer.head), in nats.",
+            head_points(
+                [int(head.partition(".")[0]) for head in heads],
+                means["entropy"].tolist(),
+                heads,
+                ("layer", "entropy"),
+                label,
+            ),
+        ),
     ]
     if len(heads) > 2:
         placed = scaled_to(distances)
@@ -136,29 +147,55 @@ def _pictures(
 
 
 def map_figure(placed: Map, heads: Sequence[str], title: str) -> Figure:
-    """The heads as points, one colour and marker for each layer.
+    """The map of heads, to scale.
 
     Args:
         placed: points ``[N, 2]``.
         heads: ``layer.head`` of each.
         title: the title.
     """
-    figure = new_figure(6, 5)
+    x, y = placed.points.T.tolist()
+    figure = head_points(x, y, heads, ("", ""), title)
+    figure.axes[0].set_aspect("equal", adjustable="datalim")
+    return figure
+
+
+def head_points(
+    x: Sequence[float],
+    y: Sequence[float],
+    heads: Sequence[str],
+    names: tuple[str, str],
+    title: str,
+) -> Figure:
+    """Heads as labelled points, one colour and marker for each layer.
+
+    Args:
+        x: one number for each head.
+        y: the same.
+        heads: ``layer.head`` of each.
+        names: of the two axes.
+        title: the title.
+    """
+    figure = new_figure(6, 4.5)
     axes: Any = figure.subplots()
     layers = list(dict.fromkeys(head.partition(".")[0] for head in heads))
     for place, layer in enumerate(layers):
         own = [row for row, head in enumerate(heads) if head.partition(".")[0] == layer]
-        x, y = placed.points[own].T.tolist()
         colour, marker = f"C{place % 10}", "osD^vP*X"[place % 8]
-        axes.scatter(x, y, color=colour, marker=marker, label=f"layer {layer}")
-    for head, (x, y) in zip(heads, placed.points.tolist(), strict=True):
+        columns = [x[row] for row in own], [y[row] for row in own]
+        axes.scatter(*columns, color=colour, marker=marker, label=f"layer {layer}")
+    for head, *point in zip(heads, x, y, strict=True):
         axes.annotate(
-            head, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8, parse_math=False
+            head, point, xytext=(4, 4), textcoords="offset points", fontsize=8, parse_math=False
         )
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set_title(title, parse_math=False)
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
+    axes.set_title(title, fontsize=10, parse_math=False)
     axes.margins(0.12)
-    if len(layers) > 1:
+    if names[0] == "layer":
+        axes.set_xticks(sorted(set(x)))
+        axes.set_ylim(0, 1.1 * max(y) or 1)
+    elif len(layers) > 1:
         axes.legend(fontsize=8)
     figure.tight_layout()
     return figure
