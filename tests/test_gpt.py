@@ -345,3 +345,68 @@ def test_depths_and_the_output_bias_are_kept() -> None:
     assert "bias" in gpt.state_dict()
     assert "bias" not in depths
     assert "bias" not in gpt_of().state_dict()
+
+
+# Attention only (Elhage et al. 2021)
+
+
+def attention_only_by_heads(gpt: Gpt, tokens: Tensor) -> Tensor:
+    """``W_U N(x_n)`` with ``x_l = x_{l−1} + Σ_h A^h N(x_{l−1}) W_V^h W_O^h``, head by head."""
+    own, heads = gpt.settings, gpt.settings.heads
+    width = own.hidden_size // heads
+    places = gpt.embeddings.positions.table.weight[: tokens.shape[1]]
+    x = gpt.embedding.weight[tokens] + places
+    later = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
+    for layer in gpt.layers:
+        normed, part = layer.around_self.norm(x), layer.self_attention
+        for head in range(heads):
+            rows = slice(head * width, (head + 1) * width)
+            q, k, v = (
+                normed @ one.weight[rows].T + one.bias[rows]
+                for one in (part.query_projection, part.key_projection, part.value_projection)
+            )
+            scores = (q @ k.mT / math.sqrt(width)).masked_fill(later, -math.inf)
+            x = x + scores.softmax(-1) @ v @ part.output_projection.weight[:, rows].T
+        x = x + part.output_projection.bias
+    return gpt.norm(x) @ gpt.output_table.T
+
+
+def test_layers_without_feed_forward_are_the_papers_equation() -> None:
+    gpt = gpt_of(ffn_size=0, tied_embeddings=False)
+    assert not [name for name, _ in gpt.named_parameters() if "feed_forward" in name]
+    expected = attention_only_by_heads(gpt, TEXTS)
+    found = gpt.logits(gpt.states(TEXTS))
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    parameters = list(gpt.parameters())
+    mine = torch.autograd.grad(found.square().sum(), parameters)
+    theirs = torch.autograd.grad(expected.square().sum(), parameters)
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "given", [{"ffn_size": 0}, {"ffn_size": 0, "layers": 0, "positions": "none"}]
+)
+def test_steps_without_feed_forward_or_layers_are_those_of_the_text(
+    given: dict[str, object],
+) -> None:
+    from heedful.inference.fusing.gpt import FusedGpt
+
+    gpt = gpt_of(**given)
+    whole = gpt.logits(gpt.states(TEXTS))
+    for model in (gpt, FusedGpt(gpt)):
+        state = model.start(TEXTS[:, :3])
+        for place in range(2, TEXTS.shape[1]):
+            logits, state = model.step(TEXTS[:, place], state)
+            torch.testing.assert_close(logits, whole[:, place], atol=1e-10, rtol=1e-10)
+            state = state.select(torch.arange(2))
+
+
+def test_without_layers_the_next_token_depends_on_the_last_one_only() -> None:
+    gpt = gpt_of(layers=0, positions="none", tied_embeddings=False)
+    expected = gpt.norm(gpt.embedding.weight[TEXTS]) @ gpt.output.weight.T
+    torch.testing.assert_close(gpt.logits(gpt.states(TEXTS)), expected, atol=1e-12, rtol=1e-12)
+    with pytest.raises(ValidationError, match="positions = 'none'"):
+        GptSettings(layers=0, hidden_size=8, heads=2)
+    with pytest.raises(ValidationError, match="leave out gated"):
+        GptSettings(layers=1, hidden_size=8, heads=2, ffn_size=0, gated=True)

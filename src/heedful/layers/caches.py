@@ -216,8 +216,8 @@ class LayerCaches:
 
     @property
     def length(self) -> int:
-        """The number of steps."""
-        return self._caches[0].length
+        """The number of steps; 0 if there are no layers."""
+        return self._caches[0].length if self._caches else 0
 
     @property
     def position(self) -> int | Tensor:
@@ -255,7 +255,7 @@ class LayerCaches:
     @property
     def can_join(self) -> bool:
         """Whether other rows can join: the caches are read in place and have single steps only."""
-        return all(
+        return bool(self._caches) and all(
             isinstance(one, StepCache) and len(one.steps.parts) == one.length
             for one in self._caches
         )

@@ -44,7 +44,7 @@ class BlockOptions(NamedTuple):
 
     dim: int
     inner: int
-    """Width of the feed-forward network's hidden layer."""
+    """Width of the feed-forward network's hidden layer; 0 for an encoder layer without one."""
     dropout: float = 0.0
     """Dropout on the sum of embeddings and on each sublayer's output (section 5.4)."""
     inner_dropout: float = 0.0
@@ -135,7 +135,9 @@ def _attend_to_self(
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, ``[B, L, D] -> [B, L, D]``.
 
-    With a causal mask and a cache it is the block of a decoder-only model.
+    With a causal mask and a cache it is the block of a decoder-only model. Without a feed-forward
+    network it is attention only (Elhage et al. 2021, "A Mathematical Framework for Transformer
+    Circuits").
 
     Args:
         options: sizes and options.
@@ -157,9 +159,9 @@ class EncoderLayer(nn.Module):
         self.self_attention = attention.build_self(
             options.dim, role, bias=options.bias, layer=number
         )
-        self.feed_forward = FeedForward(options)
+        self.feed_forward = FeedForward(options) if options.inner else None
         self.around_self = Residual(options)
-        self.around_feed_forward = Residual(options)
+        self.around_feed_forward = Residual(options) if options.inner else None
 
     def forward(
         self, hidden: Tensor, mask: Mask | Tensor | None, cache: Cache | None = None
@@ -174,6 +176,8 @@ class EncoderLayer(nn.Module):
         hidden = self.around_self(
             hidden, lambda x: _attend_to_self(self.self_attention, x, mask, cache)
         )
+        if self.feed_forward is None or self.around_feed_forward is None:
+            return hidden
         result: Tensor = self.around_feed_forward(hidden, self.feed_forward)
         return result
 

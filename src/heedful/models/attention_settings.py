@@ -120,7 +120,7 @@ def check_layers(
 ) -> None:
     """Raise ValueError if the settings of a layer, or of all layers, do not fit together."""
     layers = list(layers)
-    turned = layers[0].positions
+    turned = layers[0].positions if layers else None
     if turned is not None and turned.relative and not any(one.is_standard for one in layers):
         raise ValueError(
             f"the positions '{turned.name}' act within standard attention, and no layer has "

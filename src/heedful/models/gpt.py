@@ -106,10 +106,11 @@ class GptSettings(LanguageSettings):
         ]
         | None
     ) = None
-    layers: int = Field(ge=1, le=MOST_LAYERS)
+    layers: int = Field(ge=0, le=MOST_LAYERS)
+    """0 for a model of bigrams, whose next token depends on the last one only."""
     hidden_size: int = Field(ge=1, le=MOST_WIDTH)
-    ffn_size: int = Field(ge=1, le=MOST_WIDTH)
-    """4 · hidden_size by default."""
+    ffn_size: int = Field(ge=0, le=MOST_WIDTH)
+    """4 · hidden_size by default; 0 for layers of attention only."""
     heads: int = Field(ge=1, le=MOST_WIDTH)
     """Number of heads; by default, such that a head is 64 wide."""
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -145,6 +146,13 @@ class GptSettings(LanguageSettings):
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
             )
+        if not self.layers and self.positions.name != "none":
+            raise ValueError(
+                f"layers = 0 without attention reads no positions; set positions = 'none' instead "
+                f"of '{self.positions.name}'"
+            )
+        if not self.ffn_size and self.gated:
+            raise ValueError("ffn_size = 0 leaves no feed-forward network; leave out gated")
         check_layers(self.attention_of_layers(), self.hidden_size, "causal", self.max_length)
         return self
 
@@ -254,7 +262,7 @@ class Gpt(LanguageModel):
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=_STD)
         nn.init.zeros_(self.embedding.weight.detach()[PAD])
-        last = _STD * (2 * self.settings.layers) ** -0.5
+        last = _STD * (2 * max(1, self.settings.layers)) ** -0.5
         for name, parameter in self.named_parameters():
             if name.endswith(("output_projection.weight", "contract.weight")):
                 nn.init.normal_(parameter, std=last)

@@ -44,12 +44,16 @@ class ModuleProgram:
 
     def __init__(self, layers: Sequence[Block], embedding: Embedding) -> None:
         known = (nn.Linear, Int8Linear, Bfloat16Linear)
-        networks = [layer.feed_forward for layer in layers]
-        if any(type(one.expand) not in known or one.gate is not None for one in networks):
+        widths = []
+        for layer in layers:
+            network = layer.feed_forward
+            if network is None or type(network.expand) not in known or network.gate is not None:
+                raise NotFusedError
+            widths.append(network.expand.out_features)
+        if not widths:
             raise NotFusedError
         self._attentions = [part for layer in layers for part in _attentions(layer)]
-        widths = [(part.heads + 2 * part.key_heads) * part.head_dim for part in self._attentions]
-        widths += [layer.feed_forward.expand.out_features for layer in layers]
+        widths += [(part.heads + 2 * part.key_heads) * part.head_dim for part in self._attentions]
         context = max(part.heads * part.head_dim for part in self._attentions)
         self.program = Program(embedding.tables, max(widths), context)
 
@@ -75,8 +79,9 @@ class ModuleProgram:
 
     def feed_forward(self, layer: Block) -> None:
         """Add the feed-forward network of a block."""
-        network, program, slots = layer.feed_forward, self.program, self.program.slots
-        if network.gate is not None:
+        network, around = layer.feed_forward, layer.around_feed_forward
+        program, slots = self.program, self.program.slots
+        if network is None or around is None or network.gate is not None:
             raise NotFusedError
 
         def write(start: int) -> None:
@@ -84,7 +89,7 @@ class ModuleProgram:
             program.linear(expand, start, slots.projected, activation=network.activation)
             program.linear(contract, slots.projected, slots.hidden, add=slots.hidden)
 
-        self.sublayer(layer.around_feed_forward, write)
+        self.sublayer(around, write)
 
     def attend(self, kind: int, attention: MultiHeadAttention, start: int, memory: int = 0) -> None:
         """Add an attention with its projections, in one product if they have the same input.

@@ -103,6 +103,9 @@ def config_of(settings: GptSettings) -> dict[str, Any]:
     """
     wanted = {"pre_norm": "true", "bias": "true", "norm": "layer", "gated": "false"}
     wanted |= {"begin": "false", "positions": "learned"}
+    for name in ("layers", "ffn_size"):
+        if not getattr(settings, name):
+            raise UserError(f"model.{name} = 0: in GPT-2's layout it is at least 1")
     for name, value in wanted.items():
         has = str(getattr(settings, name)).lower()
         if has != value:

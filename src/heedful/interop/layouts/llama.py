@@ -237,6 +237,9 @@ def config_of(settings: GptSettings, preferred: str | None = None) -> dict[str, 
                 f"model.{name} = {json.dumps(own)}: in Llama's layout it is {json.dumps(value)} "
                 "only"
             )
+    for name in ("layers", "ffn_size"):
+        if not getattr(settings, name):
+            raise UserError(f"model.{name} = 0: in Llama's layout it is at least 1")
     layers = settings.attention_of_layers()
     refuse_mechanisms(layers, settings.heads, settings.attention_dropout, supported=_SUPPORTED)
     kind, fields = _fields_of_kind(settings, layers, preferred)
