@@ -11,6 +11,7 @@ from heedful.basics.errors import UserError
 from heedful.evaluation.head_shares import PLACES, HeadShares
 from heedful.evaluation.scaling import Map, scaled_to
 from heedful.inference.word_reader import WordReader
+from heedful.studies.drawing import COLOURS
 from heedful.studies.study import Cell, Picture, Study, StudyOptions, StudyResult, Table
 from heedful.studies.trained_runs import (
     TREEBANK,
@@ -181,7 +182,7 @@ def head_points(
     layers = list(dict.fromkeys(head.partition(".")[0] for head in heads))
     for place, layer in enumerate(layers):
         own = [row for row, head in enumerate(heads) if head.partition(".")[0] == layer]
-        colour, marker = f"C{place % 10}", "osD^vP*X"[place % 8]
+        colour, marker = COLOURS[place % len(COLOURS)], "osD^vP*X"[place % 8]
         columns = [x[row] for row in own], [y[row] for row in own]
         axes.scatter(*columns, color=colour, marker=marker, label=f"layer {layer}")
     for head, *point in zip(heads, x, y, strict=True):

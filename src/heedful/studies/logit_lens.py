@@ -10,6 +10,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.evaluation.layer_predictions import LayerPredictions, layer_predictions
 from heedful.inference.generator import Generator
+from heedful.studies.drawing import draw_lines, panels
 from heedful.studies.study import Picture, Study, StudyOptions, StudyResult, Table
 from heedful.studies.trained_runs import WIKITEXT, Recipe, texts_of, trained_runs
 from heedful.viewing.figures import new_figure, set_missing_characters
@@ -105,18 +106,15 @@ def _summary(label: str, rows: Sequence[tuple[Any, ...]]) -> str:
 
 
 def _curves(label: str, number: int, rows: Sequence[tuple[Any, ...]]) -> Picture:
-    figure = new_figure(9, 3.2)
-    panels: Any = figure.subplots(1, 3)
+    figure, axes = panels(3, width=3.0)
     layers = [row[0] for row in rows]
     shown = (("same prediction", 1), ("KL to the final output (nats)", 4), ("loss (nats)", 5))
-    for axes, (title, column) in zip(panels, shown, strict=True):
-        axes.plot(layers, [row[column] for row in rows], marker="o", color="#0b6b63")
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("layer (0: embeddings)")
-        axes.set_xticks(layers)
-        axes.set_ylim(bottom=0)
-        axes.grid(color="#e4e4e4")
-    figure.tight_layout()
+    for own, (title, column) in zip(axes, shown, strict=True):
+        draw_lines(own, {label: (layers, [row[column] for row in rows])})
+        own.set_title(title, fontsize=10)
+        own.set_xlabel("layer (0: embeddings)")
+        own.set_xticks(layers)
+        own.set_ylim(0)
     caption = (
         f"{label}: how often a layer's most probable token is the final prediction, its divergence "
         "from the final output, and its loss."

@@ -10,9 +10,9 @@ from heedful.basics.errors import UserError
 from heedful.data.readers.trees import Tree
 from heedful.evaluation.probing import PENALTIES, ControlTask, MostFrequent, best_probe
 from heedful.inference.word_reader import WordReader
+from heedful.studies.drawing import draw_lines, panels
 from heedful.studies.study import Cell, Picture, Study, StudyOptions, StudyResult, Table
 from heedful.studies.trained_runs import TREEBANK, WIKITEXT, Recipe, trained_runs, treebank
-from heedful.viewing.figures import new_figure
 
 RECIPES = (
     Recipe("wikitext2-bert-tiny", WIKITEXT),
@@ -140,24 +140,19 @@ def _summary(label: str, kind: str, rows: Sequence[tuple[Any, ...]]) -> str:
 
 
 def _picture(label: str, number: int, rows: Sequence[tuple[Any, ...]]) -> Picture:
-    figure = new_figure(9, 3.4)
-    panels: Any = figure.subplots(1, len(LABELS), sharey=True)
-    for axes, kind in zip(panels, LABELS, strict=True):
+    figure, axes = panels(len(LABELS), width=3.0)
+    for one, kind in zip(axes, LABELS, strict=True):
         own = [row for row in rows if row[0] == kind]
         layers = [row[1] for row in own]
-        axes.plot(layers, [row[2] for row in own], marker="o", color="#0b6b63", label="probe")
-        axes.plot(
-            layers, [row[3] for row in own], marker="s", color="#b3541e", label="control task"
-        )
-        axes.axhline(own[0][5], color="#808080", linestyle="--", label="most frequent label")
-        axes.set_title(kind, fontsize=10)
-        axes.set_xlabel("layer (0: embeddings)")
-        axes.set_xticks(layers)
-        axes.grid(color="#e4e4e4")
-    panels[0].set_ylabel("accuracy")
-    panels[0].set_ylim(0, 1)
-    panels[-1].legend(fontsize=8)
-    figure.tight_layout()
+        lines = {
+            name: (layers, [row[COLUMNS.index(name)] for row in own])
+            for name in ("accuracy", "control task", "most frequent label")
+        }
+        draw_lines(one, lines)
+        one.set_title(kind, fontsize=10)
+        one.set_xlabel("layer (0: embeddings)")
+        one.set_xticks(layers)
+        one.set_ylim(0, 1)
     caption = f"{label}: the accuracy of linear probes by layer, beside the control task."
     return Picture(f"run-{number}", caption, figure)
 

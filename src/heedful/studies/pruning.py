@@ -19,6 +19,7 @@ from heedful.evaluation.head_importance import (
     pruning_curve,
 )
 from heedful.inference.removal import removable_heads, removed_heads
+from heedful.studies.drawing import draw_lines, panels
 from heedful.studies.study import Picture, Study, StudyOptions, StudyResult, Table
 from heedful.studies.trained_runs import (
     MULTI30K,
@@ -28,7 +29,6 @@ from heedful.studies.trained_runs import (
     Trained,
     trained_runs,
 )
-from heedful.viewing.figures import new_figure
 from heedful.viewing.heatmap import head_figure
 
 RECIPES = (
@@ -224,27 +224,22 @@ def _tables(label: str, number: int, measured: Measured) -> list[Table]:
 
 
 def _curve(label: str, number: int, measured: Measured) -> Picture:
-    figure = new_figure(6, 3.6)
-    axes: Any = figure.subplots()
+    figure, (axes,) = panels(1, width=6.0, height=3.6)
     total = len(measured.importance)
     shares = [100 * count / total for count in measured.counts]
-    for place, order in enumerate(measured.at_random):
-        axes.plot(
-            shares, order, color="#9a9a9a", linewidth=1, label=None if place else "random orders"
-        )
-    axes.plot(
-        shares,
-        measured.by_importance,
-        marker="o",
-        color="#0b6b63",
-        label="least important first",
+    for order in measured.at_random:
+        axes.plot(shares, order, color="#b0b0b0", linewidth=1)
+    means = [_mean(measured, point) for point in range(len(shares))]
+    draw_lines(
+        axes,
+        {
+            "least important first": (shares, measured.by_importance),
+            "random, mean of orders": (shares, means),
+        },
     )
     axes.set_xlabel("heads removed (%)")
     axes.set_ylabel(measured.name)
     axes.set_title(label, fontsize=10, parse_math=False)
-    axes.grid(color="#e4e4e4")
-    axes.legend(fontsize=8)
-    figure.tight_layout()
     caption = f"{label}: {measured.name} against the share of heads that are removed."
     return Picture(f"run-{number}", caption, figure)
 
