@@ -114,7 +114,7 @@ def _curves(label: str, number: int, rows: Sequence[tuple[Any, ...]]) -> Picture
         own.set_title(title, fontsize=10)
         own.set_xlabel("layer (0: embeddings)")
         own.set_xticks(layers)
-        own.set_ylim(0)
+        own.set_ylim(0, 1.08 * max(row[column] for row in rows))
     caption = (
         f"{label}: how often a layer's most probable token is the final prediction, its divergence "
         "from the final output, and its loss."
