@@ -289,7 +289,7 @@ def _weights(order: str, one: Measured, names: Sequence[str]) -> Picture:
     figure.clear()
     grid = figure.subplots(MODEL["layers"], count, squeeze=False)
     places = range(DIGITS + 1) if order == ORDERS[0] else reversed(range(DIGITS + 1))
-    labels = ["s", *INPUTS, *(f"s{place}" for place in places)][:-1]
+    labels = ["<s>", *INPUTS, *(f"s{place}" for place in places)][:-1]
     rows = [f"s{place}" for place in range(DIGITS + 1)]
     for place, name in enumerate(names):
         panel = grid[place // count][place % count]

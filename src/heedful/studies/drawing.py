@@ -15,7 +15,7 @@ Line = tuple[Sequence[float], Sequence[float]]
 """Places on the horizontal and on the vertical axis."""
 
 
-def panels(columns: int, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
+def panels(columns: int, width: float = 4.2, height: float = 3.6) -> tuple[Figure, list[Axes]]:
     """A figure of some panels beside each other."""
     figure = new_figure(width * columns, height)
     figure.set_layout_engine("constrained")
@@ -23,7 +23,7 @@ def panels(columns: int, width: float = 4.2, height: float = 3.2) -> tuple[Figur
 
 
 def draw_lines(axes: Axes, lines: Mapping[str, Line], *, marked: bool = True) -> None:
-    """Lines with a legend; the order of the names sets colours and styles."""
+    """Lines with a legend below them; the order of the names sets colours and styles."""
     for place, (name, (xs, ys)) in enumerate(lines.items()):
         axes.plot(
             xs,
@@ -35,7 +35,9 @@ def draw_lines(axes: Axes, lines: Mapping[str, Line], *, marked: bool = True) ->
             color=COLOURS[place % len(COLOURS)],
             linestyle=STYLES[place // len(COLOURS) % len(STYLES)],
         )
-    axes.legend(frameon=False, fontsize=8)
+    columns = 4 if len(lines) > 4 else 2
+    below = (0.5, -0.2)
+    axes.legend(frameon=False, fontsize=8, ncols=columns, loc="upper center", bbox_to_anchor=below)
     finish(axes)
 
 

@@ -61,7 +61,8 @@ def train_language(
         ValueError: the texts differ in length.
     """
     folder = options.out / "data" / name
-    lengths, words = set(), set()
+    lengths: set[int] = set()
+    words: set[str] = set()
     for part, some in texts.items():
         lines = []
         for text in some:
