@@ -233,5 +233,9 @@ def test_what_a_study_cannot_use_is_refused(tmp_path: Path, made: Made) -> None:
         run_study(study_named("syntax-heads"), full)
     with pytest.raises(UserError, match="is a run for translation; give a run for single texts"):
         texts_of(next(trained_runs(StudyOptions(tmp_path, runs=(TRANSLATOR,)), ())))
+    with pytest.raises(UserError, match=r"give --run RUN .* of the folders wikitext-2$"):
+        report("logit-lens", tmp_path / "out")
+    with pytest.raises(UserError, match="no such folder"):
+        report("logit-lens", tmp_path / "out", data=tmp_path / "none")
     with pytest.raises(UserError, match="needs --data"):
         report("probing", tmp_path / "out", made("tagging"))

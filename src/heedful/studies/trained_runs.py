@@ -66,11 +66,16 @@ def trained_runs(options: StudyOptions, recipes: Sequence[Recipe]) -> Iterator[T
         for path in options.runs:
             yield _opened(options, path, _label(path, options.runs))
         return
+    wanted = ", ".join(dict.fromkeys(one.folder for one in recipes))
+    if options.data is None:
+        raise UserError(
+            "give --run RUN to study a trained run, or --data FOLDER to train one; FOLDER has one "
+            f"of the folders {wanted}"
+        )
     there = [one for one in recipes if _folder(options, one.folder) is not None]
     if not there:
-        wanted = ", ".join(dict.fromkeys(one.folder for one in recipes))
         raise UserError(
-            f"--data {options.data_folder()} has none of the folders {wanted}; give --run RUN to "
+            f"--data {options.data} has none of the folders {wanted}; give --run RUN to "
             "study a trained run, or download the data"
         )
     for one in recipes:
