@@ -96,6 +96,8 @@ def test_the_report_is_the_result(tmp_path: Path) -> None:
     assert "| – |" in page
     assert "| 12,345 |" in page
     assert "mean nothing" in page
+    with pytest.raises(UserError, match="is a file; --out must be a folder"):
+        run_study(study, StudyOptions(tmp_path / "out" / "x.md"))
     with pytest.raises(ValueError, match="2 cells for 1 columns"):
         Table("t", "T", ("a",), ((1, 2),))
 
@@ -107,6 +109,8 @@ def test_the_report_is_the_result(tmp_path: Path) -> None:
         (["study", "x", "--out", "o", "--seeds", "0"], "--seeds 0"),
         (["study", "--out", "o"], "--out needs the name of a study"),
         (["study", "zzz", "--out", "o"], "no study 'zzz'"),
+        (["study", "bigrams", "--out", "o", "--data", "."], "leave out --data"),
+        (["study", "bigrams", "--out", "o", "--run", "r"], "leave out --run"),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -334,4 +334,5 @@ STUDY = Study(
     "Which head reads which digit, and what do long chains of carries cost?",
     METHOD,
     run,
+    takes=(),
 )

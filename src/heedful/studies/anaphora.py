@@ -273,4 +273,5 @@ STUDY = Study(
     "Do heads find the subject that a distant verb or pronoun depends on?",
     METHOD,
     run,
+    takes=(),
 )

@@ -331,4 +331,5 @@ STUDY = Study(
     "attention-only model hold?",
     METHOD,
     run,
+    takes=(),
 )

@@ -149,7 +149,7 @@ def run(options: StudyOptions) -> StudyResult:
     """Train the four models for each seed, and measure them at their checkpoints."""
     quick = options.quick
     count, measured = (64, 8) if quick else (40_000, 256)
-    budget = Budget(4, 8, 3e-3, 2) if quick else Budget(800, 32, 3e-3, 40)
+    budget = Budget(4, 8, 3e-3, 2) if quick else Budget(6000, 64, 2e-3, 40)
     texts = {"train": repeated_segments(0, count), "validation": repeated_segments(1, count // 20)}
     curves: dict[str, list[list[Point]]] = {name: [] for name in MODELS}
     heads: dict[str, list[list[tuple[Cell, ...]]]] = {name: [] for name in MODELS}
@@ -324,4 +324,5 @@ STUDY = Study(
     "When do heads that repeat what followed an earlier occurrence form, and what do they carry?",
     METHOD,
     run,
+    takes=(),
 )

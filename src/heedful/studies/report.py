@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
 from heedful.studies.study import Cell, Study, StudyOptions, StudyResult, Table
 from heedful.viewing.figures import save_figure
@@ -19,6 +20,8 @@ def run_study(study: Study, options: StudyOptions) -> dict[str, Any]:
             written.
     """
     study.require_usable(options)
+    if options.out.exists() and not options.out.is_dir():
+        raise UserError(f"{options.out} is a file; --out must be a folder")
     result = study.run(options)
     report = as_report(study, options, result)
     for one in result.pictures:

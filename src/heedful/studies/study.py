@@ -121,8 +121,9 @@ class Study:
         question: the question that it answers, a sentence.
         method: data, split, training, and what is measured, with the paper; Markdown.
         run: trains what it needs and measures.
-        needs: what ``--data`` or ``--run`` must name, by "data" and "run"; empty if all data are
-            generated.
+        needs: what ``--data`` or ``--run`` must name, by "data" and "run"; empty if neither has to
+            be given.
+        takes: which of "data" and "run" may be given; empty if the study generates its data.
     """
 
     name: str
@@ -131,10 +132,14 @@ class Study:
     method: str
     run: Callable[[StudyOptions], StudyResult]
     needs: Mapping[str, str] = field(default_factory=dict)
+    takes: tuple[str, ...] = ("data", "run")
 
     def require_usable(self, options: StudyOptions) -> None:
-        """Raise UserError if something that the study needs is not given."""
+        """Raise UserError if something that the study needs is not given, or has no effect."""
         given = {"data": options.data is not None, "run": bool(options.runs)}
         for key, what in self.needs.items():
             if not given[key]:
                 raise UserError(f"heedful study {self.name} needs --{key}: {what}")
+        for key, is_given in given.items():
+            if is_given and key not in self.takes:
+                raise UserError(f"heedful study {self.name} generates its data; leave out --{key}")
