@@ -69,6 +69,73 @@ def removed_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
         yield
 
 
+@contextmanager
+def head_gates(model: nn.Module, names: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+    """Multiply the result of each head by a gate ξ = 1 whose gradient is that of the loss.
+
+    Michel et al. 2019, equation 2: ``c = W_o [ξ_1 c_1; …; ξ_H c_H]``. There is a gate for each row
+    of the batch, so that one backward pass computes the gradients of all examples: the gradient of
+    a sum of losses with respect to the gates of a row is that of the loss of this row.
+
+    Args:
+        model: as in :func:`removed_heads`.
+        names: names of attention modules in ``model.named_modules()``.
+
+    Yields:
+        Module name → gates ``[B, H]`` that require gradients, once the module has been called. A
+        module that is called several times has the same gates in all calls.
+
+    Raises:
+        UserError: as :func:`removed_heads`; in the block, if calls have different numbers of rows.
+
+    Example:
+        >>> import torch
+        >>> from heedful.attention import MultiHeadAttention
+        >>> layer, x = MultiHeadAttention(8, heads=2), torch.ones(3, 5, 8)
+        >>> with head_gates(layer, [""]) as gates:
+        ...     layer(x, x).sum().backward()
+        >>> gates[""].grad.shape
+        torch.Size([3, 2])
+    """
+    known, gates = dict(model.named_modules()), dict[str, Tensor]()
+    with ExitStack() as stack:
+        for name in names:
+            projection, count = _joined_heads(known.get(name), name, set())
+            handle = projection.register_forward_pre_hook(_gated(gates, name, count))
+            stack.callback(handle.remove)
+        yield gates
+
+
+def _gated(
+    gates: dict[str, Tensor], name: str, count: int
+) -> Callable[[nn.Module, Any], tuple[Tensor]]:
+    """A hook that multiplies the heads' parts of the projection's input ``[B, .., H·E]``."""
+
+    def gated(module: nn.Module, given: Any) -> tuple[Tensor]:
+        joined: Tensor = given[0]
+        rows = len(joined)
+        if name not in gates:
+            gates[name] = joined.new_ones(rows, count, requires_grad=True)
+        if len(gates[name]) != rows:
+            raise UserError(f"{name} is called with different numbers of rows")
+        parts = joined.unflatten(-1, (count, -1))
+        shape = (rows, *[1] * (parts.dim() - 3), count, 1)
+        return ((parts * gates[name].view(shape)).flatten(-2),)
+
+    return gated
+
+
+def removable_heads(model: nn.Module) -> list[tuple[str, int]]:
+    """All heads of a model that :func:`removed_heads` can remove, in the order of its modules."""
+    found = []
+    for name, module in model.named_modules():
+        projection = getattr(module, "output_projection", None)
+        joined = projection is not None and getattr(module, "aggregate", "") != "mean"
+        if isinstance(module, Watchable) and joined:
+            found += [(name, head) for head in range(getattr(module, "heads", 1))]
+    return found
+
+
 def _joined_heads(module: nn.Module | None, name: str, heads: set[int]) -> tuple[nn.Module, int]:
     """The output projection of a module, and how many heads it joins."""
     if not isinstance(module, Watchable):
