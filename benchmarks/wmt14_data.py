@@ -186,7 +186,7 @@ def read_test_set(source: Path, reference: Path) -> list[Pair]:
     Raises:
         UserError: the files have different segments.
     """
-    if not source.name.removesuffix(".gz").endswith(".sgm"):
+    if ".sgm" not in source.suffixes:
         return [
             Pair(clean(pair.source), clean(pair.target)) for pair in read_lines(source, reference)
         ]
