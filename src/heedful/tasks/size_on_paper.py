@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from torch import nn
+
 from heedful.basics.errors import UserError
 from heedful.runs.model_size import TRAINED_COPIES, count_parameters, require_room
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
@@ -160,10 +162,12 @@ def _cost(name: str, recipe: Recipe, sketch: Sketch, batch: int, length: int) ->
 
 def _tables(sketch: Sketch) -> int:
     """Parameters with a row for each symbol or position, and output tables."""
-    rows = {sketch.vocabulary, getattr(sketch.model, "max_length", -1)}
-    return sum(
-        one.numel() for one in sketch.model.parameters() if one.dim() == 2 and one.shape[0] in rows
-    )
+    model, found = sketch.model, 0
+    embedded = {id(one.weight) for one in model.modules() if isinstance(one, nn.Embedding)}
+    for one in model.parameters():
+        if id(one) in embedded or (one.dim() == 2 and one.shape[0] == sketch.vocabulary):
+            found += one.numel()
+    return found
 
 
 def _memory(
