@@ -327,6 +327,20 @@ def test_white_space_is_found_in_characters_and_bytes() -> None:
     assert {letters.decode([token]) for token in separators_of(letters)} == {" ", "\n"}
 
 
+def test_texts_without_white_space_need_bytes(tmp_path: Path) -> None:
+    rows = {"train": [{"text": word, "label": word[0]} for word in ("ab", "ba", "aab", "bba")]}
+    recipe: dict[str, Any] = {
+        "task": "classification",
+        "data": {"validation_share": 0.0},
+        "tokeniser": {"kind": "characters"},
+        "model": {"kind": "elmo", "layers": 1, "hidden_size": 4, "projection_size": 4},
+        "training": {"max_steps": 1},
+    }
+    with pytest.raises(UserError, match=r"no white space.*tokeniser\.kind = 'bytes'"):
+        package.train(recipe, tmp_path / "run", data=rows)
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
 ELMO = {"kind": "elmo"}
 BYTES = {"kind": "bytes", "vocabulary_size": 260}
 

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.examples import Example
 from heedful.data.vocabularies import (
     SavedVocabulary,
+    Vocabulary,
     save_vocabulary,
     separators_of,
     train_vocabulary,
@@ -85,7 +87,7 @@ def prepare_text_run(
             "size": vocabulary.size,
             "fingerprint": vocabulary.fingerprint(),
             "sentence_ends": _sentence_ends(vocabulary),
-            **({"separators": separators_of(vocabulary)} if _reads_words(recipe) else {}),
+            **({"separators": _separators(vocabulary)} if _reads_words(recipe) else {}),
         },
     }
     kept = {} if start is None else part_of(recipe.task).kept_weights(start, recipe, labels)
@@ -103,6 +105,21 @@ def text_data_hashes(recipe: TextRecipe, data_folder: Path | None) -> dict[str, 
 def _by_key(files: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
     """The files of each part of each head, by the key of the part in ``run.json``."""
     return {f"{name}.{part}": own for name, parts in files.items() for part, own in parts.items()}
+
+
+def _separators(vocabulary: Vocabulary) -> list[int]:
+    """The tokens of white space, between which a model finds words.
+
+    Raises:
+        UserError: there are none, so that two words would be read as one.
+    """
+    found = separators_of(vocabulary)
+    if not found:
+        raise UserError(
+            "the training texts have no white space: the vocabulary has none, and this model "
+            "could not tell words apart; set tokeniser.kind = 'bytes'"
+        )
+    return found
 
 
 def _held_out(examples: Examples, part: str, labels: Sequence[str]) -> list[Example]:
