@@ -435,7 +435,7 @@ def test_a_recipe_is_chosen(
     assert heedful.train(recipe, tmp_path / "run")
     embedder = heedful.load(tmp_path / "run", device="cpu")
     assert embedder.embed(["the red dog"]).shape == (1, 256)
-    assert list(embedder.trace("the red dog").decided)[0].startswith("length ")
+    assert next(iter(embedder.trace("the red dog").decided)).startswith("length ")
 
 
 def test_python_rows_and_another_run_to_start_from(folder: Path, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def read_records(
     Raises:
         UserError: as in :func:`read_labelled`, except for empty values.
     """
-    for file, records in opened_tables([path], names[:1], names, encoding, format):
+    for file, records, _ in opened_tables([path], names[:1], names, encoding, format):
         yield from records(file, names, encoding)
 
 

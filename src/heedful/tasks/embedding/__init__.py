@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, register
+from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Embedding(HeadSpec):
     place = 11
     command = "embed"
     does = "gives vectors"
+    panel = Panel("embed", "Compare texts", takes_second=False)
     train_option = "embedding"
     corpus = "a table (CSV, TSV, JSON lines) of texts or of similar texts, or lines of plain text"
     reading_settings = ("encoding", "format")
