@@ -27,9 +27,9 @@ from heedful.tasks.embedding.search import nearest
 from heedful.tasks.spec import spec_named, spec_of_run
 from text_help import ANIMALS, BERT, LOOP, encoder, sentence
 
-PAIRS = {"train": "similar.tsv", "validation": "similar-held.tsv", "text": ["first", "second"]}
-RATED = {"train": "rated.jsonl", "validation": "rated-held.jsonl", "text": ["first", "second"]}
-RATED_DATA = {**RATED, "test": "rated-held.jsonl", "label": "score"}
+PAIRS = {"train": "similar.tsv", "validation": "similar-held.tsv", "texts": ["first", "second"]}
+RATED = {"train": "rated.jsonl", "validation": "rated-held.jsonl", "texts": ["first", "second"]}
+RATED_DATA = {**RATED, "test": "rated-held.jsonl", "rating": "score"}
 SYNONYMS = {"dog": "hound", "cat": "kitten", "bird": "sparrow"}
 
 
@@ -256,7 +256,7 @@ def test_a_training_step_has_the_loss_of_the_equation(run: Path, rated: Path) ->
 def test_two_passes_of_one_text_differ_by_dropout(folder: Path, tmp_path: Path) -> None:
     data = {
         "train": "single.txt",
-        "documents": "lines",
+        "plain_text": "lines",
         "validation": "rated-held.jsonl",
         "rated": ["first", "second", "score"],
     }
@@ -289,7 +289,7 @@ def test_batches_depend_on_the_position_only(run: Path) -> None:
 
 
 def test_an_interrupted_run_goes_on_as_if_it_had_not_stopped(folder: Path, tmp_path: Path) -> None:
-    data = {"train": "triples.tsv", "text": ["first", "second", "third"]}
+    data = {"train": "triples.tsv", "texts": ["first", "second", "third"]}
     weights = []
     for name, stops in (("whole", [8]), ("parts", [5, 8])):
         for steps in stops:
@@ -379,7 +379,7 @@ def test_the_search_is_that_of_a_loop() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": {**PAIRS, "label": "score", "text": ["a"]}}, "rating of two texts"),
+        ({"data": {**PAIRS, "rating": "score", "texts": ["a"]}}, "rating is that of two texts"),
         ({"data": {**PAIRS, "rated": ["a", "b"]}}, "three columns"),
         ({"data": {**PAIRS, "range": [5, 0]}}, "not below"),
         ({"training": {**LOOP, "choose_by": "spearman"}}, "needs rated pairs"),
@@ -412,7 +412,7 @@ def test_wrong_examples_are_refused(line: str, message: str, tmp_path: Path) -> 
     (tmp_path / "rows.jsonl").write_text(
         f'{{"first": "a", "second": "b", "score": 1.5}}\n{line}\n', encoding="utf-8"
     )
-    data = {"train": "rows.jsonl", "text": ["first", "second"], "label": "score"}
+    data = {"train": "rows.jsonl", "texts": ["first", "second"], "rating": "score"}
     with pytest.raises(UserError, match=message):
         heedful.train(encoder("embedding", data), tmp_path / "run", data=tmp_path)
 
@@ -420,8 +420,8 @@ def test_wrong_examples_are_refused(line: str, message: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("file", "settings", "figure"),
     [
-        ("similar.tsv", {"text": ["first", "second"]}, "mean_reciprocal_rank"),
-        ("rated.jsonl", {"text": ["first", "second"], "label": "score"}, "spearman"),
+        ("similar.tsv", {"texts": ["first", "second"]}, "mean_reciprocal_rank"),
+        ("rated.jsonl", {"texts": ["first", "second"], "rating": "score"}, "spearman"),
         ("single.txt", {}, "loss"),
     ],
 )
@@ -441,7 +441,7 @@ def test_a_recipe_is_chosen(
 def test_python_rows_and_another_run_to_start_from(folder: Path, tmp_path: Path) -> None:
     rows = [(f"the {animal}", f"the {SYNONYMS[animal]}") for animal in ANIMALS] * 4
     held = [("the dog", "the hound", 5.0), ("the dog", "the cat", 0.0), ("a cat", "a bird", 1.0)]
-    data = {"train": "rows", "validation": "rows", "text": ["a", "b"], "rated": ["a", "b", "c"]}
+    data = {"train": "rows", "validation": "rows", "texts": ["a", "b"], "rated": ["a", "b", "c"]}
     loop = {**LOOP, "max_steps": 4}
     first = encoder("masked", {"train": "single.txt"}, tokeniser={"kind": "words", "mask": True})
     heedful.train({**first, "training": loop}, tmp_path / "first", data=folder)

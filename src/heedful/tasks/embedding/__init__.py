@@ -22,7 +22,7 @@ class Embedding(HeadSpec):
     place = 11
     command = "embed"
     does = "gives vectors"
-    panel = Panel("embed", "Compare texts", takes_second=False)
+    panel = Panel("embed", "Similarity", takes_second=False)
     train_option = "embedding"
     corpus = "a table (CSV, TSV, JSON lines) of texts or of similar texts, or lines of plain text"
     reading_settings = ("encoding", "format")
@@ -30,9 +30,9 @@ class Embedding(HeadSpec):
     exporters: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
     def data_options(self) -> type[Any]:
-        from heedful.tasks.texts.data_options import LabelledColumns
+        from heedful.tasks.embedding.data_options import SimilarColumns
 
-        return LabelledColumns
+        return SimilarColumns
 
     def recipe_type(self) -> "type[EmbeddingRecipe]":
         from heedful.tasks.embedding.recipe import EmbeddingRecipe

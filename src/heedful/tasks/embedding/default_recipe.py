@@ -15,8 +15,8 @@ _LEAST, _MOST = 32, 256
 def choose(
     paths: list[str],
     *,
-    text: Sequence[str] | None = None,
-    label: str | None = None,
+    texts: Sequence[str] | None = None,
+    rating: str | None = None,
     encoding: str | None = None,
     format: Any = None,
     folder: Path | None = None,
@@ -30,8 +30,8 @@ def choose(
         UserError: the files are invalid, or have no such columns.
     """
     refuse_pipe(paths, PIPE)
-    plain = not text and format is None and ".txt" in Path(paths[0]).suffixes
-    own = {"documents": "lines"} if plain else {"text": list(text or ["text"]), "label": label}
+    plain = not texts and format is None and ".txt" in Path(paths[0]).suffixes
+    own = {"plain_text": "lines"} if plain else {"texts": list(texts or ["text"]), "rating": rating}
     table = data_table(paths, encoding=encoding, format=format, **own)
     data = EmbeddingData.model_validate(table)
     size = measure_texts(data.read(find_data(paths, folder)), paths[0])

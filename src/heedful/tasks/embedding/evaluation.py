@@ -21,7 +21,7 @@ def score_vectors(
         examples: one or more.
         settings: those of the head.
     """
-    found = measure(embedder, examples, settings.temperature, settings.data.range)
+    found = measure(embedder, examples, settings.contrastive_temperature, settings.data.range)
     figures = {key: Figure(value, rises=key != "loss") for key, value in found.figures.items()}
     rated = examples[0].rating is not None
     outputs = [f"{cosine:.6g}" for cosine in found.cosines]

@@ -37,9 +37,9 @@ def encode(
         UserError: all examples have a text that is too long.
     """
     data = settings.data
-    names = COLUMNS[: len(data.text)]
+    names = COLUMNS[: len(data.texts)]
     codecs = {name: columns.tokens(vocabulary.size) for name in names}
-    if data.label is not None:
+    if data.rating is not None:
         codecs["rating"] = columns.number()
     counts: Counter[str] = Counter()
     room = room_for_text(max_tokens)
@@ -118,7 +118,7 @@ def build_part(name: str, head: Any, training: Training) -> EmbeddingTask:
         SimilarBatches(run.set_folder(name) / "train", training.settings.batch_tokens),
         run.similar(name, "validation"),
         reader,
-        temperature=head.temperature,
+        temperature=head.contrastive_temperature,
         scale=head.data.range,
         device=training.device,
         precision=training.precision,

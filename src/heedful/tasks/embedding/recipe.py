@@ -24,24 +24,24 @@ class EmbeddingData(ExampleData):
 
     counts_overlap: ClassVar[bool] = True
 
-    text: list[str] = Field(default_factory=lambda: ["text"], min_length=1, max_length=3)
+    texts: list[str] = Field(default_factory=lambda: ["text"], min_length=1, max_length=3)
     """The column of the text; or the columns of a text, of a similar text, and possibly of a text
     that is not similar to the first. By name or number from 1."""
-    label: str | None = None
+    rating: str | None = None
     """The column of the rating of two texts, by name or number from 1."""
     range: tuple[float, float] = (0.0, 5.0)
     """The ratings of texts with nothing in common and of texts that mean the same."""
-    rated: list[str] = Field(default_factory=list)
+    rated: list[str] = Field(default_factory=list, max_length=3)
     """The columns of two texts and their rating in the files of validation and test, if only these
     have ratings."""
     format: LabelledFormat | None = None
     """Default: from the file name."""
-    documents: DocumentRule | None = None
+    plain_text: DocumentRule | None = None
     """Read plain text, whose lines are the texts, as documents of this kind."""
     sentences: str | None = None
     """The language whose rules divide the lines of plain text into sentences."""
 
-    @field_validator("text", mode="before")
+    @field_validator("texts", mode="before")
     @classmethod
     def _one_column_is_a_list(cls, given: Any) -> Any:
         return [given] if isinstance(given, str) else given
@@ -50,48 +50,50 @@ class EmbeddingData(ExampleData):
     def _columns_fit(self) -> Self:
         if self.format == "label-text":
             raise ValueError("format = 'label-text' has no similar texts; use tsv, csv or jsonl")
-        if self.label is not None and len(self.text) != 2:
-            raise ValueError("label is the rating of two texts: set text to both columns")
+        if self.rating is not None and len(self.texts) != 2:
+            raise ValueError("rating is that of two texts: set texts to both columns")
         if self.range[0] >= self.range[1]:
             raise ValueError(f"range: {self.range[0]:g} is not below {self.range[1]:g}")
         if self.rated and len(self.rated) != 3:
             raise ValueError("rated needs three columns: both texts and their rating")
         if self.rated and not (self.validation or self.test):
             raise ValueError("rated is for files of validation or test: name some")
-        if self.rated and self.label is not None:
-            raise ValueError("rated is for training data without ratings; leave out rated or label")
-        if self.documents is not None and (len(self.text) > 1 or self.format is not None):
-            raise ValueError("documents reads plain text: leave out text and format")
-        if self.sentences is not None and self.documents is None:
-            raise ValueError("sentences is for plain text: set documents")
+        if self.rated and self.rating is not None:
+            raise ValueError(
+                "rated is for training data without ratings; leave out rated or rating"
+            )
+        if self.plain_text is not None and (len(self.texts) > 1 or self.format is not None):
+            raise ValueError("plain_text reads lines: leave out texts and format")
+        if self.sentences is not None and self.plain_text is None:
+            raise ValueError("sentences is for plain text: set plain_text")
         return self
 
     @property
     def kind(self) -> Literal["single", "similar", "rated"]:
         """What the training examples are."""
-        if self.label is not None:
+        if self.rating is not None:
             return "rated"
-        return "single" if len(self.text) == 1 else "similar"
+        return "single" if len(self.texts) == 1 else "similar"
 
     def held_out(self) -> Self:
         """As these, or tables of rated pairs."""
         if not self.rated:
             return self
-        own = {"text": self.rated[:2], "label": self.rated[2], "rated": []}
-        return self.model_copy(update={**own, "documents": None, "sentences": None})
+        own = {"texts": self.rated[:2], "rating": self.rated[2], "rated": []}
+        return self.model_copy(update={**own, "plain_text": None, "sentences": None})
 
     def read_files(self, files: Sequence[str]) -> Iterator[Similar]:
-        if self.documents is None:
+        if self.plain_text is None:
             found = read_similar(
                 files,
-                text=self.text,
-                rating=self.label,
+                text=self.texts,
+                rating=self.rating,
                 encoding=self.encoding,
                 format=self.format,
             )
             return map(self._checked, found)
         documents = read_documents(
-            files, document=self.documents, sentences=self.sentences, encoding=self.encoding
+            files, document=self.plain_text, sentences=self.sentences, encoding=self.encoding
         )
         return (Similar((line,)) for lines in documents for line in lines if line.strip())
 
@@ -100,12 +102,14 @@ class EmbeddingData(ExampleData):
         return self._checked(Similar(tuple(texts), rating))
 
     def example_of(self, row: Any) -> list[Any]:
-        names = [*self.text, *([] if self.label is None else [self.label])]
+        names = [*self.texts, *([] if self.rating is None else [self.rating])]
         if isinstance(row, str) and len(names) == 1:
             row = [row]
         found = python_rows.values(row, names)
-        texts = [python_rows.filled(own, name) for own, name in zip(found, self.text, strict=False)]
-        return [texts, None if self.label is None else python_rows.number(found[-1], self.label)]
+        texts = [
+            python_rows.filled(own, name) for own, name in zip(found, self.texts, strict=False)
+        ]
+        return [texts, None if self.rating is None else python_rows.number(found[-1], self.rating)]
 
     def _checked(self, example: Similar) -> Similar:
         lowest, highest = self.range
@@ -139,7 +143,7 @@ class EmbeddingHead(Settings):
     weight: float = Field(1.0, gt=0)
     pooling: Pooling = "mean"
     normalize: bool = True
-    temperature: float = 0.05
+    contrastive_temperature: float = 0.05
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
@@ -155,13 +159,13 @@ class EmbeddingRecipe(EncoderRecipe):
     """How the encoder's output becomes one vector."""
     normalize: bool = True
     """Whether vectors have the length 1."""
-    temperature: float = Field(0.05, gt=0)
+    contrastive_temperature: float = Field(0.05, gt=0)
     """τ of the contrastive loss."""
     training: EmbeddingTraining = EmbeddingTraining()
 
     def heads(self) -> Mapping[str, Any]:
-        own = {name: getattr(self, name) for name in ("data", "pooling", "normalize")}
-        return {"embedding": EmbeddingHead(**own, temperature=self.temperature)}
+        names = ("data", "pooling", "normalize", "contrastive_temperature")
+        return {"embedding": EmbeddingHead(**{name: getattr(self, name) for name in names})}
 
     def _can_read(self, name: str, head: Any) -> None:
         if self.model.needs_pairs:

@@ -1,4 +1,4 @@
-// The Compare texts panel: several texts, and the cosines of their vectors as a matrix.
+// The Similarity panel: several texts, and the cosines of their vectors as a matrix.
 
 import { element } from "./elements.js";
 import { formatWeight, matrixOf } from "./matrices.js";
@@ -37,9 +37,10 @@ class Embed {
       "section", { class: "heed-output", "aria-label": "Most similar" },
       element("h2", {}, "Most similar"), this.pairs, this.detail,
     );
+    this.hint = element("p", { class: "heed-hint", role: "status" });
     this.figure = element(
       "section", { class: "heed-below", "aria-label": "Similarity of all texts" },
-      element("h2", {}, "Similarity of all texts"), this.matrix.body,
+      element("h2", {}, "Similarity of all texts"), this.matrix.body, this.hint,
     );
     const { textInput } = this;
     this.body = element(
@@ -69,7 +70,7 @@ class Embed {
   /** Select the text whose attention other panels show. @param {number} row */
   choose(row) {
     this.textInput.setSubject({ model: this.textInput.model, source: this.texts[row] });
-    if (this.texts.length > 1) this.textInput.notice.textContent = `The other panels show text ${row + 1}. Select a row of the matrix for another text.`;
+    this.hint.textContent = this.texts.length < 2 ? "" : `The other panels show text ${row + 1}. Select a row of the matrix for another text.`;
   }
 
   /** @param {string[]} texts @param {Embedded[]} results */
@@ -91,7 +92,7 @@ class Embed {
     const long = results.filter(({ windows }) => windows > 1).length;
     const width = results[0].vector.length;
     this.detail.textContent = (count < 2 ? "Type a second text on a line of its own to compare it. " : "")
-      + `Each text has a vector of ${width} numbers. The similarity is the cosine of two vectors: 1 for the same direction.`
+      + `Each text has a vector of ${width} numbers. The similarity of two texts is the cosine of their vectors, which is at most 1.`
       + (long ? ` ${long} longer than the model reads at once: their vectors are means over windows.` : "");
     const most = this.page.root.clientWidth < NARROW ? LABEL.narrow : LABEL.wide;
     this.matrix.show({
@@ -136,7 +137,7 @@ export function panel(page, readers, start) {
   if (start.text && !page.savedInputs.get("embed")) textInput.input.value = start.text;
   textInput.run();
   return {
-    name: "embed", title: "Compare texts", body: embed.body, hasInput: true, unit: "",
+    name: "embed", title: "Similarity", body: embed.body, hasInput: true, unit: "",
     show: () => {
       textInput.restoreSubject();
       embed.matrix.resize();
