@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -22,9 +23,13 @@ from heedful.layers.contrastive import comparable, contrastive_losses
 from heedful.models.encoders import Encoded
 from heedful.models.text_pooling import TextPooling
 from heedful.runs.opening import open_run
+from heedful.serving import make_application
+from heedful.serving.loading import load_all
 from heedful.tasks.embedding.batches import SimilarBatches
 from heedful.tasks.embedding.search import nearest
 from heedful.tasks.spec import spec_named, spec_of_run
+from page_help import needs_browser, opened
+from serving_help import running
 from text_help import ANIMALS, BERT, LOOP, encoder, sentence
 
 PAIRS = {"train": "similar.tsv", "validation": "similar-held.tsv", "texts": ["first", "second"]}
@@ -358,6 +363,21 @@ def test_the_command_finds_similar_lines(run: Path) -> None:
     own = vectors @ vectors.T - 9 * np.eye(4)
     own[:, 1] = -9
     assert [found[row][0]["line"] - 1 for row in (0, 2, 3)] == own.argmax(1)[[0, 2, 3]].tolist()
+
+
+@needs_browser()
+def test_the_server_and_the_page_compare_texts(run: Path, chromium: Any) -> None:
+    models = load_all([run], [], several=True, device="cpu")
+    texts = ["the red dog", "a blue cat", "the red hound"]
+    with running(make_application(models)) as address:
+        answer = httpx.post(f"{address}/api/predict/run", json={"inputs": texts}).json()
+        vectors = np.array([one["vector"] for one in answer["results"]])
+        with opened(chromium, f"{address}#panel=embed") as it:
+            it.page.fill(".heed-embed textarea", "\n\n".join(texts))
+            it.page.wait_for_selector(".heed-pairs li >> nth=2")
+            shown = it.page.locator(".heed-pairs .heed-number").all_text_contents()
+    cosines = (vectors @ vectors.T)[np.triu_indices(3, 1)]
+    assert [float(one) for one in shown] == pytest.approx(sorted(cosines)[::-1], abs=1e-3)
 
 
 def test_the_search_is_that_of_a_loop() -> None:

@@ -81,9 +81,11 @@ def run(options: Embed) -> None:
     if options.json and as_array:
         raise UserError(f"{options.output} is an array; leave out --json")
     use_threads(options.threads)
-    from heedful.tasks.embedding import Embedding
+    from heedful.tasks.embedding.predictor import Embedder
+    from heedful.tasks.texts.loading import load_reader
 
-    embedder = Embedding().load(options.run, head=options.head, **opening_of(options))
+    how = opening_of(options)
+    embedder = load_reader(Embedder, "embedding", options.run, options.head, **how)
     with bar("embedding", options.file, options.output, "texts") as advance:
         if as_array and options.output is not None:
             _write_array(embedder, options, options.output, advance)
