@@ -377,7 +377,9 @@ def test_the_server_and_the_page_compare_texts(run: Path, chromium: Any) -> None
             it.page.wait_for_selector(".heed-pairs li >> nth=2")
             shown = it.page.locator(".heed-pairs .heed-number").all_text_contents()
     cosines = (vectors @ vectors.T)[np.triu_indices(3, 1)]
-    assert [float(one) for one in shown] == pytest.approx(sorted(cosines)[::-1], abs=1e-3)
+    assert [float(one.replace("−", "-")) for one in shown] == pytest.approx(
+        sorted(cosines)[::-1], abs=1e-3
+    )
 
 
 def test_the_search_is_that_of_a_loop() -> None:
