@@ -228,6 +228,10 @@ def toml(value: object) -> str:
     return str(value)
 
 
+NAMES = ("text", "texts", "rated")
+"""Settings whose values are names of columns."""
+
+
 def values_of(field: FieldInfo, name: str = "") -> str:
     """What a setting may be, in the words of docs/recipes.md."""
     kind = field.annotation
@@ -243,7 +247,7 @@ def values_of(field: FieldInfo, name: str = "") -> str:
             return "list" if get_args(kind) == (Any,) else files
         if get_args(kind) == (int,):
             return f"{shortest} to {longest} integers"
-        return f"{shortest or 0} to {longest} {'names' if name == 'text' else 'files'}"
+        return f"{shortest or 0} to {longest} {'names' if name in NAMES else 'files'}"
     if get_origin(kind) is dict:
         return "table"
     if get_origin(kind) is tuple:

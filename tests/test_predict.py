@@ -27,6 +27,7 @@ LATER = {
     "captioning",
     "denoising",
     "dialogue",
+    "embedding",
     "image-classification",
     "multi-label",
     "permutation",

@@ -76,6 +76,32 @@ class MultiLabelled(NamedTuple):
         return "\t".join(self.texts)
 
 
+class Similar(NamedTuple):
+    """Texts of which vectors are learned.
+
+    One text; or two similar texts, and possibly a third that is not similar to the first; or two
+    texts with a rating of their similarity.
+    """
+
+    texts: tuple[str, ...]
+    rating: float | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Empty: a rating is not a class."""
+        return ()
+
+    @property
+    def identity(self) -> str:
+        """The key for splitting: examples with the same first text are in the same part."""
+        return self.texts[0]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "\t".join(self.texts)
+
+
 class Tagged(NamedTuple):
     """The words of a sentence and a tag for each; the tag is empty for a word without one."""
 
@@ -166,7 +192,7 @@ class Document(str):
         return self
 
 
-Example = Labelled | Rated | MultiLabelled | Tagged | SpanQuestion | Document
+Example = Labelled | Rated | MultiLabelled | Similar | Tagged | SpanQuestion | Document
 """An example of a task for single texts."""
 
 

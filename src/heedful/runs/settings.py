@@ -53,6 +53,10 @@ class FileSettings(Settings):
         """The paths of each part."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
+    def held_out(self) -> Self:
+        """The settings by which validation and test examples are read: these, unless overridden."""
+        return self
+
     def example_of(self, row: Any) -> Any:
         """The example of a row of Python data, as a JSON value (`heedful.data.python_rows`).
 

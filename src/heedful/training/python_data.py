@@ -69,5 +69,6 @@ def temporary_files(recipe: Recipe, rows: Rows, folder: Path) -> Iterator[Path]:
             name = key.removeprefix("tasks.").removesuffix("data").rstrip(".")
             own, where = (rows[name], f"data[{name!r}]") if name else (rows, "data")
             for part, (file, *_) in {part: data.files[part] for part in own}.items():
-                write_rows(own[part], data.example_of, Path(place) / file, f"{where}['{part}']")
+                form = data if part == "train" else data.held_out()
+                write_rows(own[part], form.example_of, Path(place) / file, f"{where}['{part}']")
         yield Path(place)

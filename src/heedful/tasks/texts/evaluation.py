@@ -98,6 +98,7 @@ def read_examples(
     """The examples of files, read like the training data of the head ``name``."""
     nothing = {"validation": [], "test": [], "validation_share": 0.0, "test_share": 0.0}
     chosen = {} if encoding is None else {"encoding": encoding}
-    others = run.recipe.sets()[name].model_copy(update={"train": list(data), **nothing, **chosen})
+    own = run.recipe.sets()[name].held_out()
+    others = own.model_copy(update={"train": list(data), **nothing, **chosen})
     with tempfile.TemporaryDirectory() as folder:
         return list(Examples(name, others, run.recipe.seed, Path(folder), None).of("train"))

@@ -90,7 +90,7 @@ class Examples:
             UserError: a file is invalid.
         """
         if part != "train" and self.files[part]:
-            yield from self.data.read(self.files[part])
+            yield from self.data.held_out().read(self.files[part])
             return
         if part != "train" and not self.shares[part]:
             return

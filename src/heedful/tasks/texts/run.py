@@ -16,6 +16,7 @@ from heedful.data.examples import (
     Labelled,
     MultiLabelled,
     Rated,
+    Similar,
     SpanQuestion,
     Tagged,
 )
@@ -73,6 +74,13 @@ class TextRun(Run):
             raise no_examples(self.set_folder(name) / f"{part}.jsonl")
         return [MultiLabelled(tuple(texts), tuple(labels)) for texts, labels in found]
 
+    def similar(self, name: str, part: str) -> list[Similar]:
+        """The texts, similar or rated, of ``validation`` or ``test`` stored in the run."""
+        found = self._kept(name, part)
+        if not all(_is_similar(example) for example in found):
+            raise no_examples(self.set_folder(name) / f"{part}.jsonl")
+        return [Similar(tuple(texts), rating) for texts, rating in found]
+
     def tagged(self, name: str, part: str) -> list[Tagged]:
         """The tagged sentences of ``validation`` or ``test`` stored in the run."""
         found = self._kept(name, part)
@@ -112,6 +120,12 @@ def _is_labelled(example: Any) -> bool:
 def _is_rated(example: Any) -> bool:
     right = isinstance(example, list) and len(example) == 2 and _is_texts(example[0])
     return right and isinstance(example[1], int | float) and math.isfinite(example[1])
+
+
+def _is_similar(example: Any) -> bool:
+    if isinstance(example, list) and len(example) == 2 and example[1] is None:
+        return _is_texts(example[0])
+    return _is_rated(example)
 
 
 def _is_multi_labelled(example: Any) -> bool:

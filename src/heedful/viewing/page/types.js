@@ -165,6 +165,8 @@
 
 /** @typedef {{answer: string, candidates: FoundSpan[], windows: number, window: number}} FoundAnswer */
 
+/** @typedef {{vector: number[], windows: number}} Embedded */
+
 /** @typedef {{word: string, fall: number, log_odds: number, share: number | null}} WordScore */
 
 /** @typedef {Classified & {words: WordScore[], first_words: number}} Explained */
