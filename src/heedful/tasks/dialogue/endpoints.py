@@ -138,7 +138,7 @@ def _answering(
     options = options_of(responder.options, request)
     if options.width > max(limits.hypotheses, responder.options.beam):
         raise UserError(f"a beam of {options.width:,}; the maximum is {limits.hypotheses}")
-    dialogue = Dialogue.model_construct(turns=request.turns)
+    dialogue = Dialogue.model_construct(turns=[*request.turns])
     alignments = request.alignments and responder.aligns
     return lambda: responder.answer(dialogue, options, alignments=alignments, stream=on_piece)
 

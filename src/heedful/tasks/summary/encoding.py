@@ -141,7 +141,8 @@ def left_out_summaries(example: Summarised, known: Mapping[str, Any]) -> int:
 
 
 def _fits(summary: str, known: Mapping[str, Any]) -> bool:
-    return 0 < len(words_of(known).cut(summary)) <= known["longest_summary"]
+    longest: int = known["longest_summary"]
+    return 0 < len(words_of(known).cut(summary)) <= longest
 
 
 def _encode_target(text: str, extension: Mapping[str, int], known: Mapping[str, Any]) -> list[int]:
