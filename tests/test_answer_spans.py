@@ -166,6 +166,7 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
     ("arguments", "lines", "message"),
     [
         ([], "Who sat?\n", "standard input:1: no TAB between a question and its text"),
+        ([], "context\tquestion\tanswer\n", "standard input:1: this is the header of a table"),
         ([], "\tThe dog sat.\n", "standard input:1: the question is empty"),
         ([], "Who?\t \n", "standard input:1: the text is empty"),
         ([], '{"question": "", "context": "x"}\n', "standard input:1: 'question'"),

@@ -296,6 +296,9 @@ def test_weights_are_of_words(responder: Responder) -> None:
     assert sum(shown[0]) == pytest.approx(1, abs=0.5)
     trace = responder.trace(answer.read, answer.text)
     assert trace.axes["source"].labels[-1] == "</s>"
+    assert trace.alignment is not None
+    assert trace.alignment.module == "copying"
+    assert answer.read.split()[int(answer.weights[0].argmax())] == "Eve."
     for given in (asked, asked.model_dump_json()):
         assert responder.trace(given, answer.text).axes["source"] == trace.axes["source"]
 
@@ -546,6 +549,8 @@ def test_the_server_answers(run: Path, responder: Responder) -> None:
             trace = httpx.post(f"{address}/api/trace", json={"model": name, **subject})
             assert trace.status_code == 200, trace.text
             assert trace.json()["axes"]["source"][-1] == "</s>"
+        silent = [turns[0], {"speaker": "bot", "text": ""}, turns[2]]
+        assert httpx.post(f"{address}/api/chat", json={"turns": silent}).status_code == 200
         facts = httpx.get(f"{address}/api/models").json()
         assert facts["panels"] == [{"name": "chat", "title": "Chat", "models": [name]}]
         assert facts["readers"][0]["partner"] == "user"
@@ -556,6 +561,7 @@ def test_the_server_answers(run: Path, responder: Responder) -> None:
             ({"turns": [{"speaker": "user", "text": "word " * 90}]}, "the last turn"),
             ({"turns": [*turns, {"speaker": "user"}]}, "turns: 3.text: field required"),
             ({"turns": ["user: Hi"]}, "turns: 0: "),
+            ({"turns": [{"speaker": "user", "text": " "}]}, "the last turn is empty"),
         ):
             refused = httpx.post(f"{address}/api/chat", json=wrong)
             assert refused.status_code == 400

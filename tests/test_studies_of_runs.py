@@ -233,6 +233,8 @@ def test_what_a_study_cannot_use_is_refused(tmp_path: Path, made: Made) -> None:
         run_study(study_named("syntax-heads"), full)
     with pytest.raises(UserError, match="is a run for translation; give a run for single texts"):
         texts_of(next(trained_runs(StudyOptions(tmp_path, runs=(TRANSLATOR,)), ())))
+    with pytest.raises(UserError, match="--seeds is for trainings"):
+        next(trained_runs(StudyOptions(tmp_path, runs=(TRANSLATOR,), seeds=(1, 2)), ()))
     with pytest.raises(UserError, match=r"give --run RUN .* of the folders wikitext-2$"):
         report("logit-lens", tmp_path / "out")
     with pytest.raises(UserError, match="no such folder"):

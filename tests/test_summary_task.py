@@ -260,7 +260,7 @@ def test_texts_that_are_cut_or_left_out_are_counted(
 ) -> None:
     rows = [
         {"source": "one two three " * n, "target": t}
-        for n, t in ((1, "one"), (5, "two"), (1, "x " * 9))
+        for n, t in ((1, ["one", "x " * 7]), (5, "two"), (1, "x " * 9))
     ]
     training = {**RECIPE["training"], "max_steps": 1, "choose_by": "loss", "coverage": 0.0}
     for given, said in (
@@ -274,6 +274,9 @@ def test_texts_that_are_cut_or_left_out_are_counted(
         printed = capsys.readouterr().err
         assert said in printed
         assert "1 of 3 train examples left out: their summaries have" in printed
+        assert (
+            "1 train summaries are left out, because they have no words or more than 6" in printed
+        )
 
 
 def test_a_run_starts_from_another_one(folder: Path) -> None:
@@ -349,6 +352,12 @@ def test_bad_files_are_one_line(tmp_path: Path, name: str, text: str, said: str)
         list(read_summaries(str(tmp_path / name), source="source", target="target"))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_option_for_the_column_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("body\na b\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"no column 'source'.*--column names the column"):
+        list(read_summaries(str(tmp_path / "a.csv"), source="source", target=None))
 
 
 def test_all_formats_have_the_same_examples(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ class StudyOptions:
         out: the folder of the study; its runs are in folders of their own inside it.
         data: the folder of data that are not generated.
         runs: trained runs.
-        seeds: the seeds of trainings, at least one; figures are means over them.
+        seeds: the seeds of trainings, at least one; studies that generate their data give
+            means over them, studies of runs list each.
         threads: number of CPU threads of trainings; None for PyTorch's default.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         quick: seconds instead of minutes: tiny budgets to try the study, whose figures mean

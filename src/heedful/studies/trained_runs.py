@@ -63,6 +63,8 @@ def trained_runs(options: StudyOptions, recipes: Sequence[Recipe]) -> Iterator[T
         UserError: a run cannot be opened or trained, or no recipe has its data.
     """
     if options.runs:
+        if len(options.seeds) > 1:
+            raise UserError("--seeds is for trainings; leave it out with --run")
         for path in options.runs:
             yield _opened(options, path, _label(path, options.runs))
         return

@@ -101,9 +101,14 @@ def _check_header(file: Input, form: str, names: list[str], encoding: str | None
         line.split("\t") if form == "tsv" else next(csv.reader([line], delimiter=separator), [])
     )
     known = [column.strip() for column in header]
+    # Without summaries, the file is the input of a command, whose option names the column.
+    named_by = (
+        "--column names the column"
+        if len(names) == 1
+        else "data.source_column and data.target_column name the columns"
+    )
     for name in names:
         if known and name not in known:
             raise UserError(
-                f"{file.name}:1: there is no column '{name}'; {nearest(name, known)} "
-                "(data.source_column and data.target_column name the columns)"
+                f"{file.name}:1: there is no column '{name}'; {nearest(name, known)} ({named_by})"
             )

@@ -167,6 +167,11 @@ def _asked(lines: Iterable[str], name: str, context: str | None) -> "Iterator[Qu
             yield _question(asked.question, asked.context)
         else:
             question, tab, text = line.partition("\t")
+            if number == 1 and {"question", "context"} <= set(line.split("\t")):
+                raise UserError(
+                    f"{where}: this is the header of a table; give lines with a question, a TAB "
+                    "and a text, or JSON lines with question and context"
+                )
             if not tab:
                 raise UserError(
                     f"{where}: no TAB between a question and its text; or give one text for all "

@@ -1,7 +1,7 @@
 """``POST /api/chat`` and ``/api/chat/stream``."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -11,9 +11,12 @@ from pydantic import (
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    field_validator,
+    model_validator,
 )
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_FACTS
 from heedful.basics.settings import explain
 from heedful.data.readers.dialogues import Dialogue, Turn
 from heedful.decoding import SearchOptions
@@ -33,10 +36,21 @@ def _first_problem(given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         raise ValueError(f"{place}: {problem['msg']}" if place else problem["msg"]) from None
 
 
-class ChatRequest(ModelRequest):
-    """``POST /api/chat``."""
+class SaidTurn(Turn):
+    """A turn of a conversation; an answer of the model can be empty."""
 
-    turns: Annotated[list[Turn], Field(min_length=1), WrapValidator(_first_problem)]
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, given: str) -> str:
+        return given
+
+
+class ChatRequest(ModelRequest):
+    """``POST /api/chat``; only turns before the last one may be empty."""
+
+    turns: Annotated[
+        list[SaidTurn], Field(min_length=1, max_length=MOST_FACTS), WrapValidator(_first_problem)
+    ]
     beam: Annotated[StrictInt, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
     sample: StrictBool = False
@@ -45,6 +59,12 @@ class ChatRequest(ModelRequest):
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     seed: Annotated[StrictInt, Field(ge=0, lt=1 << 63)] | None = None
     alignments: StrictBool = False
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if not self.turns[-1].text.strip():
+            raise ValueError("the last turn is empty")
+        return self
 
 
 class ChatResponse(BaseModel):
@@ -118,7 +138,7 @@ def _answering(
     options = options_of(responder.options, request)
     if options.width > max(limits.hypotheses, responder.options.beam):
         raise UserError(f"a beam of {options.width:,}; the maximum is {limits.hypotheses}")
-    dialogue = Dialogue(turns=request.turns)
+    dialogue = Dialogue.model_construct(turns=[*request.turns])
     alignments = request.alignments and responder.aligns
     return lambda: responder.answer(dialogue, options, alignments=alignments, stream=on_piece)
 

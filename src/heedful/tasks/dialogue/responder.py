@@ -17,18 +17,22 @@ from heedful.basics.thread_contention import without_contention
 from heedful.data.readers.dialogues import Dialogue
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions, search
+from heedful.inference.alignment import AlignmentRule
 from heedful.inference.assembly import PartResult
 from heedful.inference.batches import Item, source_of, token_batches
 from heedful.inference.protection import Protection
 from heedful.inference.searcher import ended_by_limit
 from heedful.inference.trace import Trace
 from heedful.inference.translator import Translator
+from heedful.models.pairs import AlignmentSource
 from heedful.tasks.dialogue.run import open_dialogue_run
 from heedful.tasks.dialogue.streaming import Streamed
 from heedful.tasks.dialogue.turns import Shortened, history, shortened
 from heedful.tasks.pairs.building import load_translator
 
 _DIGITS = 4
+_COPYING = "copying"
+"""The attention module of a Transformer that copies: it shows which words were copied."""
 
 
 class HistoryEncoding(Protection):
@@ -323,4 +327,6 @@ def load_responder(run: str | Path, **how: Any) -> Responder:
     assert isinstance(found, Responder)
     found.speaker, found.partner = opened.speaker, opened.partner
     found.protection = HistoryEncoding(found.tokenisers, opened.recipe.data.max_tokens)
+    if _COPYING in found.model.attention_axes():
+        found.rules = (AlignmentRule(AlignmentSource(_COPYING, heads=None, shift=0)),)
     return found

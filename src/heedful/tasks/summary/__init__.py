@@ -65,14 +65,24 @@ class Summarising(ColumnSpec):
         return collect(examples, recipe.data, recipe.model.max_length - 1)
 
     def _write(self, path: Path, part: str, corpus: Any, known: Mapping[str, Any]) -> int:
-        from heedful.tasks.summary.encoding import excess
+        from heedful.tasks.summary.encoding import excess, left_out_summaries
 
         count = super()._write(path, part, corpus, known)
-        if known["cuts"] and part != "test":
-            cut = sum(excess(one.source, known) > 0 for one in corpus.examples(part))
-            if cut:
-                longest = known["longest_source"]
-                notice(f"{cut:,} {part} texts are cut to {longest:,} words (data.longest_source)")
+        if part == "test":
+            return count
+        cut = left_out = 0
+        for one in corpus.examples(part):
+            cut += known["cuts"] and excess(one.source, known) > 0
+            left_out += left_out_summaries(one, known)
+        if cut:
+            longest = known["longest_source"]
+            notice(f"{cut:,} {part} texts are cut to {longest:,} words (data.longest_source)")
+        if left_out:
+            notice(
+                f"{left_out:,} {part} summaries are left out, because they have no words or more "
+                f"than {known['longest_summary']:,} (data.longest_summary); other summaries of "
+                "their texts are trained"
+            )
         return count
 
     def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":

@@ -124,8 +124,7 @@ def encode(example: Any, known: Mapping[str, Any]) -> dict[str, Any]:
     text = encode_text(example.source, known)
     size = words_of(known).size
     extension = {word: size + place for place, word in enumerate(text.unknown)}
-    rows = [_encode_target(one, extension, known) for one in targets]
-    rows = [row for row in rows if 0 < len(row) <= known["longest_summary"]]
+    rows = [_encode_target(one, extension, known) for one in targets if _fits(one, known)]
     if not rows:
         raise LeftOutError(
             f"their summaries have no words or more than {known['longest_summary']:,} "
@@ -133,6 +132,17 @@ def encode(example: Any, known: Mapping[str, Any]) -> dict[str, Any]:
         )
     width = max(map(len, rows))
     return {"source": text.tokens, "targets": [row + [PAD] * (width - len(row)) for row in rows]}
+
+
+def left_out_summaries(example: Summarised, known: Mapping[str, Any]) -> int:
+    """How many summaries of an example are left out, while others of it are trained."""
+    fitting = sum(_fits(one, known) for one in example.targets)
+    return len(example.targets) - fitting if fitting else 0
+
+
+def _fits(summary: str, known: Mapping[str, Any]) -> bool:
+    longest: int = known["longest_summary"]
+    return 0 < len(words_of(known).cut(summary)) <= longest
 
 
 def _encode_target(text: str, extension: Mapping[str, int], known: Mapping[str, Any]) -> list[int]:
