@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn import metrics
 from starlette.testclient import TestClient
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 from typer.testing import CliRunner
 
 import heedful
@@ -21,6 +21,7 @@ from heedful.data.readers.multi_labelled import read_multi_labelled
 from heedful.evaluation.label_sets import best_thresholds, score_sets
 from heedful.evaluation.statistics import measure
 from heedful.inference.explaining import explain
+from heedful.interop.exporting import export_hf
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
 from heedful.serving import Limits, Served, make_application
@@ -209,6 +210,23 @@ def test_thresholds_are_the_best_of_each_label_on_validation(chosen: Path) -> No
         assert metrics.f1_score(right, given) == pytest.approx(max(f1s))
     exported = spec_of_run(chosen)[1].facts_of_layer(reader.layer)  # type: ignore[attr-defined]
     assert exported == {"thresholds": list(reader.thresholds.values())}
+
+
+def test_an_export_has_the_probabilities_but_not_the_thresholds(
+    chosen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    export_hf(chosen, tmp_path / "hf")
+    assert "thresholds of labels are not exported: dog 0." in capsys.readouterr().err
+    model = BertForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    assert model.config.problem_type == "multi_label_classification"
+    tokeniser = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    text = "the red dog sees a cat"
+    (found,) = heedful.load(chosen, device="cpu").predict([text])
+    with torch.no_grad():
+        wanted = model(**tokeniser([text], return_tensors="pt")).logits.sigmoid()[0].tolist()
+    assert list(found.probabilities.values()) == pytest.approx(wanted, abs=1e-5)
+    assert list(model.config.id2label.values()) == list(found.probabilities)
 
 
 def test_the_best_thresholds_are_those_of_all() -> None:

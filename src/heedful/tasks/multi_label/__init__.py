@@ -1,7 +1,8 @@
 """Multi-label classification: any number of labels for a text or a pair of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import StrictStr
@@ -26,6 +27,9 @@ class MultiLabel(HeadSpec):
     does = "gives labels"
     panel = Panel("classify", "Classify")
     gives_sets = True
+    exporters: Mapping[str, Mapping[str, str]] = MappingProxyType(
+        {"huggingface": {"bert": "bert"}, "onnx": {"bert": "encoder"}}
+    )
 
     def recipe_type(self) -> "type[MultiLabelRecipe]":
         from heedful.tasks.multi_label.recipe import MultiLabelRecipe
