@@ -16,6 +16,7 @@ from heedful.basics.errors import UserError
 from heedful.cli import main
 from heedful.inference.span_reader import SpanReader
 from heedful.interop.exporting import export_hf
+from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
 from heedful.serving import Limits, Served, make_application
 from heedful.tasks.answer_spans.training import SpanTask
@@ -369,7 +370,7 @@ def test_a_pre_trained_bert_is_fine_tuned(run: Path, tmp_path: Path) -> None:
     reader = heedful.load(tmp_path / "spans", device="cpu")
     theirs: Any = BertForQuestionAnswering.from_pretrained(tmp_path / "hf").eval()
     (window,) = reader.windows_of(_asked("The red dog sat."))
-    batch = reader.encode([window.row])
+    batch = sequences_of([window.row.first], [window.row.second])
     with torch.no_grad():
         wanted = theirs(batch.tokens, torch.ones_like(batch.tokens), batch.segments)
         found = reader.model.heads["answer-spans"](reader.model.encoder(batch))

@@ -83,11 +83,7 @@ def read_encoder(
     """
     where = str(folder)
     if pairs and layout.separators > 1:
-        raise UserError(
-            f"{where}: --pairs: {layout.model_type} puts {layout.separators} symbols between the "
-            "texts of a pair, heedful one, so that its predictions would differ; import "
-            "classifiers of single texts only"
-        )
+        raise _pair_error(layout, where)
     settings = layout.settings_of(config, f"{where}/{CONFIG}")
     vocabulary = read_vocabulary(folder, config, encoder=True)
     if vocabulary.special[BEGIN] is None:
@@ -98,11 +94,7 @@ def read_encoder(
     tensors = read_weights(folder)
     shape = layout.shape_of(tensors, config)
     if layout.separators > 1 and "qa_outputs.weight" in tensors:
-        raise UserError(
-            f"{where}: {layout.model_type} puts {layout.separators} symbols between question and "
-            "text, heedful one, so that its answers would differ; fine-tune the encoder with "
-            "--start-from instead, or import another layout"
-        )
+        raise _span_error(layout, where)
     found = layout.import_tensors(tensors, settings, vocabulary.places, shape, where)
     weights = _renamed(found, dict.fromkeys(_PAIRS, _NEXT))
     labels: list[str] = []
@@ -134,6 +126,21 @@ def read_encoder(
         )
         weights |= _fresh_head(settings, vocabulary.size)
     return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads), outputs)
+
+
+def _span_error(layout: EncoderLayout, where: str) -> UserError:
+    return UserError(
+        f"{where}: {layout.model_type} puts {layout.separators} symbols between question and "
+        "text, heedful one, so that its answers would differ; import a model of another layout"
+    )
+
+
+def _pair_error(layout: EncoderLayout, where: str) -> UserError:
+    return UserError(
+        f"{where}: --pairs: {layout.model_type} puts {layout.separators} symbols between the "
+        "texts of a pair, heedful one, so that its predictions would differ; import "
+        "classifiers of single texts only"
+    )
 
 
 def _encoder_recipe(
