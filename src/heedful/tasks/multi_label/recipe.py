@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -44,7 +44,7 @@ class MultiLabelledData(LabelledData):
         """Nothing to check: a label may be rare, and a text may have none."""
 
 
-Threshold = Annotated[float, Field(gt=0, lt=1)] | Literal["validation"]
+Threshold = float | Literal["validation"]
 
 
 class MultiLabelHead(Settings):
@@ -81,6 +81,8 @@ class MultiLabelRecipe(EncoderRecipe):
 
     @model_validator(mode="after")
     def _thresholds_have_validation(self) -> "MultiLabelRecipe":
+        if self.threshold != "validation" and not 0 < self.threshold < 1:
+            raise ValueError(f"threshold = {self.threshold}: give a number between 0 and 1")
         if self.threshold == "validation" and not (
             self.data.validation or self.data.validation_share
         ):
