@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import torch
 from starlette.testclient import TestClient
+from transformers import BertForQuestionAnswering
 from typer.testing import CliRunner
 
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli import main
 from heedful.inference.span_reader import SpanReader
+from heedful.interop.exporting import export_hf
+from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
 from heedful.serving import Limits, Served, make_application
 from heedful.tasks.answer_spans.training import SpanTask
@@ -364,6 +367,16 @@ def test_a_pre_trained_bert_is_fine_tuned(run: Path, tmp_path: Path) -> None:
     before = open_run(tmp_path / "masked").chosen(None).weights()
     name = "encoder.embeddings.tokens.weight"
     assert torch.equal(model.state_dict()[name], before[name])
+    export_hf(tmp_path / "spans", tmp_path / "hf")
+    reader = heedful.load(tmp_path / "spans", device="cpu")
+    theirs: Any = BertForQuestionAnswering.from_pretrained(tmp_path / "hf").eval()
+    (window,) = reader.windows_of(_asked("The red dog sat."))
+    batch = sequences_of([window.row.first], [window.row.second])
+    with torch.no_grad():
+        wanted = theirs(batch.tokens, torch.ones_like(batch.tokens), batch.segments)
+        found = reader.model.heads["answer-spans"](reader.model.encoder(batch))
+    both = torch.stack([wanted.start_logits, wanted.end_logits], -1)
+    torch.testing.assert_close(found, both, atol=1e-5, rtol=1e-5)
 
 
 def test_python_rows_are_data_too(tmp_path: Path) -> None:
@@ -376,7 +389,7 @@ def test_python_rows_are_data_too(tmp_path: Path) -> None:
         heedful.train(tables, tmp_path / "other", data={"train": [("Who?", "It sat.", "dog")]})
 
 
-def test_exports_are_refused(run: Path, tmp_path: Path) -> None:
+def test_exports_of_other_models_are_refused(run: Path, tmp_path: Path) -> None:
     for format in ("hf", "onnx"):
         found = refusal(["export", format, str(run), "--out", str(tmp_path / format)])
         assert "answer-spans" in found

@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 import transformers
 
+import heedful
 from heedful.basics.errors import UserError
 from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
@@ -35,6 +36,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "XLMRoberta": {**_SMALL, "type_vocab_size": 1},
     "DistilBert": _DISTIL,
     "Electra": {**_SMALL, "embedding_size": 7},
+    "Bert": _SMALL,
     "Albert": {**_SMALL, "embedding_size": 7},
 }
 TASKS = {
@@ -43,12 +45,18 @@ TASKS = {
     "ForPreTraining": "masked",
     "ForSequenceClassification": "classification",
     "ForTokenClassification": "tagging",
+    "ForQuestionAnswering": "answer-spans",
 }
 CASES = [
     (family, kind)
     for family in FAMILIES
     for kind in TASKS
-    if kind != "ForPreTraining" or family in ("Electra", "Albert")
+    if (kind != "ForPreTraining" or family in ("Electra", "Albert"))
+    and (kind != "ForQuestionAnswering" or "Roberta" not in family)
+]
+PAIRS = [
+    ("what sat on the mat?", "A cat, sat on the mat; the mat was flat!"),
+    ("numbers?", "The quick brown fox jumps over the lazy dog."),
 ]
 
 
@@ -60,7 +68,7 @@ def made(folder: Path, family: str, kind: str, **options: Any) -> Any:
         tokens = save_roberta(folder) if family == "Roberta" else save_wordpiece(folder)
     numbers = {label: number for number, label in enumerate(LABELS)}
     named = {"id2label": dict(enumerate(LABELS)), "label2id": numbers}
-    labels = {} if kind == "ForPreTraining" else named
+    labels = {} if kind in ("ForPreTraining", "ForQuestionAnswering") else named
     config = getattr(transformers, f"{family}Config")(
         vocab_size=len(tokens) + 2,
         pad_token_id=tokens.get("<pad>", tokens.get("[PAD]")),
@@ -112,8 +120,12 @@ def assert_same(path: Path, folder: Path, *, generator: bool = False) -> None:
         found, wanted = ours.heads["masked"](states), expected.logits[real][:, places]
     elif kind.endswith("TokenClassification"):
         found, wanted = ours.heads["tagging"](encoded)[real], expected.logits[real]
+    elif kind.endswith("QuestionAnswering"):
+        found = ours.heads["answer-spans"](encoded)[real]
+        wanted = torch.stack([expected.start_logits, expected.end_logits], -1)[real]
     else:
-        found, wanted = ours.heads["classification"](encoded), expected.logits
+        (head,) = ours.heads.values()
+        found, wanted = head(encoded), expected.logits
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
@@ -139,6 +151,65 @@ def test_an_imported_model_is_a_run_and_comes_back_whole(
     task = "replaced" if (family, kind) == ("Electra", "ForPreTraining") else TASKS[kind]
     assert import_hf(folder, path).recipe.task == task
     assert_same(path, folder)
+    export_hf(path, back)
+    pad = json.loads((folder / "config.json").read_text())["pad_token_id"]
+    assert_same_files(folder, back, pad + 1 if "Roberta" in family else 0)
+    assert_same(path, back)
+
+
+@pytest.mark.parametrize("family", [one for one in FAMILIES if "Roberta" not in one])
+def test_spans_have_transformers_logits_and_gradients(family: str, tmp_path: Path) -> None:
+    """Questions with their texts, in float64."""
+    folder, path = tmp_path / "hf", tmp_path / "run"
+    theirs = made(folder, family, "ForQuestionAnswering").double()
+    import_hf(folder, path)
+    run, ours = opened(path)
+    ours.double()
+    tokeniser = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = tokeniser(*map(list, zip(*PAIRS, strict=True)), padding=True, return_tensors="pt")
+    vocabulary = run.vocabulary()
+    first, second = ([vocabulary.encode(pair[side]) for pair in PAIRS] for side in (0, 1))
+    batch = sequences_of(first, second)
+    if family == "Albert":  # this tokeniser of transformers leaves the segments out
+        inputs["token_type_ids"] = batch.segments
+    expected = theirs(**inputs)
+    assert torch.equal(torch.tensor(vocabulary.places)[batch.tokens], inputs["input_ids"])
+    real = inputs["attention_mask"].bool()
+    found = ours.heads["answer-spans"](ours.encoder(batch))[real]
+    wanted = torch.stack([expected.start_logits, expected.end_logits], -1)[real]
+    torch.testing.assert_close(found, wanted, atol=1e-9, rtol=1e-9)
+    weights = torch.randn(found.shape, dtype=torch.float64, generator=torch.manual_seed(4))
+    (found * weights).sum().backward()
+    (wanted * weights).sum().backward()
+    head: Any = ours.heads["answer-spans"]
+    own = torch.cat([head.start.weight.grad, head.end.weight.grad])
+    torch.testing.assert_close(own, theirs.qa_outputs.weight.grad, atol=1e-9, rtol=1e-9)
+    reader = heedful.load(path, device="cpu")
+    (answer,) = reader.predict([PAIRS[0]])
+    assert answer.answer == PAIRS[0][1][answer.best.start : answer.best.end] != ""
+
+
+def test_spans_between_two_symbols_are_refused(tmp_path: Path) -> None:
+    made(tmp_path / "hf", "Roberta", "ForQuestionAnswering")
+    with pytest.raises(UserError, match="puts 2 symbols between question and text"):
+        import_hf(tmp_path / "hf", tmp_path / "run")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_several_labels_are_imported_and_come_back(family: str, tmp_path: Path) -> None:
+    folder, path, back = tmp_path / "hf", tmp_path / "run", tmp_path / "back"
+    problem = {"problem_type": "multi_label_classification"}
+    theirs = made(folder, family, "ForSequenceClassification", **problem)
+    assert import_hf(folder, path).recipe.task == "multi-label"
+    assert_same(path, folder)
+    (found,) = heedful.load(path, device="cpu").predict(SENTENCES[:1])
+    tokeniser = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = tokeniser(SENTENCES[:1], return_tensors="pt")
+    with torch.no_grad():
+        names = ("input_ids", "attention_mask")
+        wanted = theirs(**{name: inputs[name] for name in names}).logits.sigmoid()[0].tolist()
+    assert list(found.probabilities.values()) == pytest.approx(wanted, abs=1e-5)
+    assert found.labels == tuple(one for one, p in zip(LABELS, wanted, strict=True) if p >= 0.5)
     export_hf(path, back)
     pad = json.loads((folder / "config.json").read_text())["pad_token_id"]
     assert_same_files(folder, back, pad + 1 if "Roberta" in family else 0)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from sklearn import metrics
-from transformers import BertConfig, BertForSequenceClassification
+from starlette.testclient import TestClient
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 from typer.testing import CliRunner
 
 import heedful
@@ -17,10 +18,13 @@ from heedful.basics.errors import UserError
 from heedful.cli import main
 from heedful.data.positions import Position
 from heedful.data.readers.multi_labelled import read_multi_labelled
-from heedful.evaluation.label_sets import score_sets
+from heedful.evaluation.label_sets import best_thresholds, score_sets
 from heedful.evaluation.statistics import measure
+from heedful.inference.explaining import explain
+from heedful.interop.exporting import export_hf
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
+from heedful.serving import Limits, Served, make_application
 from heedful.tasks.spec import spec_of_run
 from heedful.tasks.texts.run import TextRun
 from heedful.training.distillation import Predicted
@@ -171,6 +175,169 @@ def test_the_threshold_is_that_of_the_recipe(run: Path, tmp_path: Path) -> None:
     reached = [label for label, own in found.probabilities.items() if own >= 0.01]
     assert list(found.labels) == reached
     assert any(found.probabilities[label] < 0.5 for label in reached)
+
+
+@pytest.fixture(scope="module")
+def chosen(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose thresholds validation chose."""
+    folder = tmp_path_factory.mktemp("chosen")
+    write(folder)
+    loop = {**LOOP, "max_steps": 50, "validate_every": 10, "checkpoint_every": 10}
+    recipe = encoder("multi-label", DATA, training=loop, threshold="validation")
+    assert heedful.train(recipe, folder / "run", data=folder)
+    return folder / "run"
+
+
+def test_thresholds_are_the_best_of_each_label_on_validation(chosen: Path) -> None:
+    reader = heedful.load(chosen, device="cpu")
+    opened = open_run(chosen)
+    assert isinstance(opened, TextRun)
+    held = opened.multi_labelled("multi-label", "validation")
+    found = reader.predict([one.texts[0] for one in held])
+    assert len(set(reader.thresholds.values())) > 1
+    assert reader.thresholds == dict(
+        zip(reader.labels, opened.chosen(None).weights()["heads.multi-label.chosen"].tolist(),
+            strict=True)
+    )  # fmt: skip
+    for label, own in reader.thresholds.items():
+        right = [label in one.labels for one in held]
+        scores = [one.probabilities[label] for one in found]
+        f1s = [
+            metrics.f1_score(right, np.array(scores) >= least, zero_division=0) for least in scores
+        ]
+        given = [label in one.labels for one in found]
+        assert given == [score >= own for score in scores]
+        assert metrics.f1_score(right, given) == pytest.approx(max(f1s))
+    exported = spec_of_run(chosen)[1].facts_of_layer(reader.layer)  # type: ignore[attr-defined]
+    assert exported == {"thresholds": list(reader.thresholds.values())}
+
+
+def test_an_export_has_the_probabilities_but_not_the_thresholds(
+    chosen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    export_hf(chosen, tmp_path / "hf")
+    assert "thresholds of labels are not exported: dog 0." in capsys.readouterr().err
+    model = BertForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    assert model.config.problem_type == "multi_label_classification"
+    tokeniser = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    text = "the red dog sees a cat"
+    (found,) = heedful.load(chosen, device="cpu").predict([text])
+    with torch.no_grad():
+        wanted = model(**tokeniser([text], return_tensors="pt")).logits.sigmoid()[0].tolist()
+    assert list(found.probabilities.values()) == pytest.approx(wanted, abs=1e-5)
+    assert list(model.config.id2label.values()) == list(found.probabilities)
+
+
+def test_the_best_thresholds_are_those_of_all() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        right, scores = rng.random((12, 3)) < 0.4, rng.random((12, 3)).round(1)
+        right[:, 2] &= rng.random() < 0.5
+        sets = [[n for n, has in zip("abc", row, strict=True) if has] for row in right]
+        for place, least in enumerate(best_thresholds(sets, scores.tolist(), list("abc"))):
+            own, values = right[:, place], scores[:, place]
+            if not own.any():
+                assert least == 0.5
+                continue
+            precision, recall, _ = metrics.precision_recall_curve(own, values)
+            f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+            assert metrics.f1_score(own, values >= least) == pytest.approx(f1.max())
+
+
+def test_thresholds_need_validation_texts(tmp_path: Path) -> None:
+    write(tmp_path)
+    recipe = encoder("multi-label", {"train": "sets.tsv", "label": "labels"})
+    with pytest.raises(UserError, match="needs validation texts"):
+        heedful.train({**recipe, "threshold": "validation"}, tmp_path / "run", data=tmp_path)
+
+
+def test_a_run_with_other_thresholds_is_started_from(chosen: Path, tmp_path: Path) -> None:
+    write(tmp_path)
+    recipe = encoder("multi-label", DATA, training={**LOOP, "max_steps": 2})
+    assert heedful.train(recipe, tmp_path / "run", data=tmp_path, start_from=chosen)
+    assert set(heedful.load(tmp_path / "run").thresholds.values()) == {0.5}
+
+
+def test_classify_writes_one_line_for_each_line(run: Path, tmp_path: Path) -> None:
+    write(tmp_path)
+    recipe = encoder("multi-label", DATA, training={**LOOP, "max_steps": 1, "learning_rate": 1e-9})
+    recipe["threshold"] = 0.66  # with 0.5, this run gives every text a label
+    heedful.train(recipe, tmp_path / "run", data=tmp_path, start_from=run)
+    run = tmp_path / "run"
+    reader = heedful.load(run, device="cpu")
+    texts = ["the red dog sees a cat", "", "the blue cat eats a cat", "the green bird eats a dog"]
+    lines = "\n".join(texts) + "\n"
+    found = reader.predict(texts)
+    assert [one.labels for one in found[:3]] == [("dog", "red"), (), ()]
+    expected = [";".join(one.labels) for one in found]
+    assert command(["classify", str(run)], lines).splitlines() == expected
+    scored = command(["classify", str(run), "--scores"], lines).splitlines()
+    numbers = ";".join(f"{found[0].probabilities[label]:.4f}" for label in ("dog", "red"))
+    assert scored[:3] == [f"dog;red\t{numbers}", "", ""]
+    written = command(["classify", str(run), "--json"], lines).splitlines()
+    assert [json.loads(line) for line in written] == [one.to_json() for one in found]
+    table = tmp_path / "rows.jsonl"
+    table.write_text("".join(json.dumps({"body": text}) + "\n" for text in texts if text))
+    answers = command(["classify", str(run), str(table), "--text", "body"]).splitlines()
+    assert answers == [own for own, text in zip(expected, texts, strict=True) if text]
+    trace = tmp_path / "x.safetensors"
+    command(["classify", str(run), "--trace", str(trace)], texts[0] + "\n")
+    assert trace.exists()
+    with pytest.raises(UserError, match="is a run for multi-label; use it with heedful classify"):
+        heedful.load_classifier(run)
+
+
+def test_the_words_of_each_label_are_explained(run: Path) -> None:
+    text = "the red dog sees a cat"
+    reader = heedful.load(run, device="cpu")
+    (whole,) = reader.predict([text])
+    without = {
+        word: reader.predict([" ".join(other for other in text.split() if other != word)])[0]
+        for word in ("red", "dog")
+    }
+    for label in ("red", "dog"):
+        found = explain(reader, text, label=label)
+        falls = {one.word: one.fall for one in found.words}
+        fall = whole.probabilities[label] - without[label].probabilities[label]
+        assert falls[label] == pytest.approx(fall, abs=1e-6)
+        gone = without[label].probabilities[label]
+        odds = np.log(whole.probabilities[label] / (1 - whole.probabilities[label]))
+        lost = next(one.log_odds for one in found.words if one.word == label)
+        assert lost == pytest.approx(odds - np.log(gone / (1 - gone)), rel=1e-4)
+    lines = command(["classify", str(run), "--explain"], text + "\n\n").splitlines()
+    labels, dog, red = lines[0].split("\t")
+    assert (labels, lines[1]) == ("dog;red", "")
+    for shown, label in ((dog, "dog"), (red, "red")):
+        words = explain(reader, text, label=label).words
+        most = max(words, key=lambda one: abs(one.fall))
+        assert shown.startswith(f"{most.word}:{most.fall:.2f}")
+    (line,) = command(["classify", str(run), "--explain", "--json"], text + "\n").splitlines()
+    assert list(json.loads(line)["words"]) == ["dog", "red"]
+    with pytest.raises(UserError, match="unknown label 'rot'"):
+        reader.trace(text, label="rot")
+
+
+def test_the_server_gives_labels_and_thresholds(chosen: Path) -> None:
+    reader = heedful.load(chosen, device="cpu")
+    served = Served("topics", reader)
+    texts = ["the red dog sees a cat", "", "the green bird eats a dog"]
+    with TestClient(make_application([served], limits=Limits())) as client:
+        models = client.get("/api/models").json()
+        assert models["readers"][0]["thresholds"] == reader.thresholds
+        assert {"name": "classify", "title": "Classify"}.items() <= models["panels"][0].items()
+        answer = client.post("/api/predict/topics", json={"inputs": texts}).json()
+        expected = [one.to_json() for one in reader.predict(texts)]
+        assert answer["results"] == expected
+        same = client.post("/api/classify", json={"model": "topics", "text": texts}).json()
+        assert same["results"] == expected
+        asked = {"model": "topics", "text": texts[0], "explain": True, "label": "red"}
+        (one,) = client.post("/api/classify", json=asked).json()["results"]
+        assert [own["word"] for own in one["words"]] == texts[0].split()
+        assert one["words"] == explain(reader, texts[0], label="red").to_json()["words"]
+        pair = client.post("/api/predict/topics", json={"inputs": [["a", "b"]]})
+        assert pair.status_code == 400
+        assert "single texts" in pair.text
 
 
 def test_rows_of_python_data_have_lists(tmp_path: Path) -> None:

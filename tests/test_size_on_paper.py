@@ -9,9 +9,11 @@ import torch
 import transformers
 
 from heedful.cli.main import main
+from heedful.models import build_encoder
+from heedful.models.encoders import sequences_of
 from heedful.models.gpt import SIZES, Gpt, GptSettings
 from heedful.runs.model_size import count_parameters, on_meta
-from heedful.runs.recipe import check_recipe
+from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
 from heedful.tasks.size_on_paper import (
     CARDS,
     PETAFLOP_DAY,
@@ -22,6 +24,7 @@ from heedful.tasks.size_on_paper import (
 )
 from heedful.tasks.sketch import Sketch
 from heedful.tasks.spec import spec_named
+from heedful.tasks.texts.part import part_of
 from heedful.training.on_paper import step_cost
 from heedful.training.operations import operation_counter
 
@@ -195,6 +198,24 @@ def test_other_recipes_have_a_size(name: str) -> None:
     found = size_on_paper(name, Assumptions(length=9))
     assert 0 < found["operations_per_token"]["forward"] < found["operations_per_token"]["training"]
     assert f"{found['parameters']:,}" in describe_size(found)
+
+
+@pytest.mark.parametrize(("name", "share"), [
+    ("snli-decomposable", 0.5), ("xquad-bidirectional-attention", 0.1),
+])  # fmt: skip
+def test_both_texts_of_a_row_are_counted(name: str, share: float) -> None:
+    """The operations are those of a row with two texts, made as for predictions."""
+    length = 33
+    recipe: Any = check_recipe(read_recipe(find_recipe(name)), name)
+    found = size_on_paper(name, Assumptions(length=length))["operations_per_token"]["forward"]
+    first = round(share * (length - 3))
+    batch = sequences_of([[5] * first], [[5] * (length - 3 - first)])
+    encoder: Any = build_encoder(recipe.model, recipe.tokeniser.vocabulary_size)
+    ((task, own),) = recipe.heads().items()
+    (head,) = part_of(task).layers(task, own, encoder, 2, recipe).values()
+    with operation_counter() as counter, torch.no_grad():
+        head.eval()(encoder.eval()(batch))
+    assert found * length == pytest.approx(counter.get_total_flops(), rel=1e-6)
 
 
 def test_a_recurrent_model_is_counted_product_by_product() -> None:

@@ -68,6 +68,43 @@ class LabelSetReport:
         return [*made, ReportTable("labels", header, labels)]
 
 
+def best_thresholds(
+    gold: Sequence[Sequence[str]], probabilities: Sequence[Sequence[float]], labels: Sequence[str]
+) -> list[float]:
+    """For each label, the threshold of its probability with the highest F1 on these texts.
+
+    A threshold is in the middle between two neighbouring probabilities, and of thresholds with the
+    same F1 the one nearest to 0.5 is chosen. It is 0.5 for a label that no text has.
+
+    Args:
+        gold: the right labels of each text.
+        probabilities: of all labels ``[N, C]``.
+        labels: the labels of the model ``[C]``.
+
+    Example:
+        >>> best_thresholds([["a"], ["a"], []], [[0.75], [0.25], [0.125]], ["a"])
+        [0.1875]
+    """
+    scores = np.array(probabilities, dtype=float).reshape(len(gold), len(labels))
+    right = _table(gold, labels).astype(bool)
+    return [_best_threshold(right[:, one], scores[:, one]) for one in range(len(labels))]
+
+
+def _best_threshold(right: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    """The threshold of one label, from its gold decisions and probabilities ``[N]``."""
+    if not right.any():
+        return 0.5
+    values, places = np.unique(scores, return_inverse=True)
+    # Of each value, the texts with at least this probability: all of them, and the right ones.
+    given, true = (
+        np.bincount(places, weights, len(values))[::-1].cumsum()[::-1] for weights in (None, right)
+    )
+    f1 = 2 * true / (given + right.sum())
+    middles = (values + np.concatenate([[0.0], values[:-1]])) / 2
+    best = np.flatnonzero(f1 == f1.max())
+    return float(middles[best[np.abs(middles[best] - 0.5).argmin()]])
+
+
 def score_sets(
     gold: Sequence[Sequence[str]],
     predicted: Sequence[Sequence[str]],

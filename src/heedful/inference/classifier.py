@@ -4,6 +4,7 @@ Shapes: C classes.
 """
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from heedful.inference.text_reader import Advance, Row, Text, TextReader
 from heedful.inference.trace import Trace
 from heedful.models.encoders import HeadedEncoder
 
+LEAST = 1e-45
+"""The smallest probability that float32 holds."""
+
 
 @dataclass(frozen=True)
 class Classification:
@@ -33,6 +37,19 @@ class Classification:
     """The probabilities of all labels, in the order of the labels."""
     windows: int = 1
     """Number of windows; more than 1 if the text is longer than the model's maximum."""
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The label, if the text has one."""
+        return () if self.label is None else (self.label,)
+
+    def log_odds(self, label: str) -> float:
+        """ln p(label) − ln p(any other label), in nats.
+
+        The probabilities of the others are summed, because 1 − p loses digits if p is close to 1.
+        """
+        others = math.fsum(value for name, value in self.probabilities.items() if name != label)
+        return math.log(max(self.probabilities[label], LEAST)) - math.log(max(others, LEAST))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; its fields are described in docs/texts.md."""

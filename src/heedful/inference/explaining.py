@@ -1,17 +1,57 @@
 """Explanations of a classification: attention to each word, and the effect of leaving it out."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from heedful.inference.classifier import Classification, Classifier
+from heedful.data.vocabulary import Vocabulary
 from heedful.inference.text_reader import Row, Text
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import DECISION
 
-_LEAST = 1e-45
-"""The smallest probability that float32 holds."""
+
+class Labelled(Protocol):
+    """What a classifier finds in one text."""
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """The probability of each label."""
+        ...
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The labels that the text gets."""
+        ...
+
+    def log_odds(self, label: str) -> float:
+        """The log-odds of a label, in nats."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        ...
+
+
+LabelledT = TypeVar("LabelledT", bound=Labelled)
+LabelledT_co = TypeVar("LabelledT_co", bound=Labelled, covariant=True)
+
+
+class Labeller(Protocol[LabelledT_co]):
+    """A classifier that can be explained: one label for a text, or any number."""
+
+    vocabulary: Vocabulary
+
+    def rows(self, text: Text) -> list[Row]:
+        """The windows of a text."""
+        ...
+
+    def classify_rows(self, rows: Sequence[Sequence[Row]]) -> Sequence[LabelledT_co]:
+        """What is found in each text, given its windows."""
+        ...
+
+    def trace(self, text: Text, *, label: str | None = None) -> Trace:
+        """The attention weights for a text, with the gradients of a label."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,19 +72,21 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """The class of a text, and the effect of each of its words."""
+class Explanation(Generic[LabelledT]):
+    """What is found in a text, and the effect of each of its words on one label."""
 
-    classification: Classification
+    classification: LabelledT
+    label: str
+    """The label that is explained."""
     words: tuple[Reason, ...]
     """The words in order; those of both texts of a pair."""
     trace: Trace = field(repr=False)
 
     def __str__(self) -> str:
         """The label with its probability, then one line per word with its ``fall``."""
-        found = self.classification
+        probability = self.classification.probabilities[self.label]
         lines = [f"{one.fall:+.4f}  {one.word}" for one in self.words]
-        return "\n".join([f"{found.label}  {found.probability:.4f}", *lines])
+        return "\n".join([f"{self.label}  {probability:.4f}", *lines])
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; its fields are described in docs/texts.md."""
@@ -52,13 +94,15 @@ class Explanation:
         return {**self.classification.to_json(), "words": words}
 
 
-def explain(classifier: Classifier, text: Text, *, label: str | None = None) -> Explanation:
-    """The class of ``text``, and the words that support it.
+def explain(
+    classifier: Labeller[LabelledT], text: Text, *, label: str | None = None
+) -> Explanation[LabelledT]:
+    """What is found in ``text``, and the words that support one label.
 
     Args:
         classifier: the predictor.
         text: a text, or a pair, that fits into one window.
-        label: the class to explain; the most probable one by default.
+        label: the label to explain; the most probable one by default.
 
     Raises:
         UserError: the text is empty or too long, or the label is unknown.
@@ -71,23 +115,13 @@ def explain(classifier: Classifier, text: Text, *, label: str | None = None) -> 
     words = [*first.split(), *second.split()]
     without = [_without(classifier, row, word) for word in range(len(words))]
     whole, *left = classifier.classify_rows([[row], *([one] for one in without)])
-    chosen = whole.label if label is None else label
-    assert chosen is not None
+    found = whole.probabilities
+    chosen = max(found, key=found.__getitem__) if label is None else label
     shares = word_shares(trace, len(words))
     falls = [whole.probabilities[chosen] - one.probabilities[chosen] for one in left]
-    odds = _log_odds(whole.probabilities, chosen)
-    evidence = [odds - _log_odds(one.probabilities, chosen) for one in left]
+    evidence = [whole.log_odds(chosen) - one.log_odds(chosen) for one in left]
     reasons = map(Reason, words, falls, evidence, shares)
-    return Explanation(whole, tuple(reasons), trace)
-
-
-def _log_odds(probabilities: Mapping[str, float], label: str) -> float:
-    """ln p(label) − ln p(any other label).
-
-    The probabilities of the others are summed, because 1 − p loses digits if p is close to 1.
-    """
-    others = math.fsum(value for name, value in probabilities.items() if name != label)
-    return math.log(max(probabilities[label], _LEAST)) - math.log(max(others, _LEAST))
+    return Explanation(whole, chosen, tuple(reasons), trace)
 
 
 def word_shares(trace: Trace, words: int) -> Sequence[float | None]:
@@ -118,7 +152,7 @@ def word_shares(trace: Trace, words: int) -> Sequence[float | None]:
     return [share / total if total else 0.0 for share in shares]
 
 
-def _without(classifier: Classifier, row: Row, word: int) -> Row:
+def _without(classifier: Labeller[Any], row: Row, word: int) -> Row:
     """A row without one of its words, counted through both texts."""
     indices = classifier.vocabulary.word_indices(row.first)
     kept = [token for token, own in zip(row.first, indices, strict=True) if own != word]

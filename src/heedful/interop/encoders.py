@@ -17,7 +17,7 @@ from heedful.interop.layouts.albert import ALBERT
 from heedful.interop.layouts.bert import BERT
 from heedful.interop.layouts.distilbert import DISTILBERT
 from heedful.interop.layouts.electra import ELECTRA
-from heedful.interop.layouts.encoder import EncoderLayout, EncoderShape
+from heedful.interop.layouts.encoder import SEVERAL_LABELS, SPANS, EncoderLayout, EncoderShape
 from heedful.interop.layouts.roberta import ROBERTA, XLM_ROBERTA
 from heedful.interop.texts import (
     ImportedText,
@@ -30,6 +30,8 @@ from heedful.interop.texts import (
 from heedful.models.bert import Bert, BertSettings
 from heedful.models.electra import ReplacedTokens
 from heedful.runs.calibration import read_temperatures
+from heedful.tasks.answer_spans.recipe import SpanData, SpanRecipe
+from heedful.tasks.multi_label.recipe import MultiLabelledData, MultiLabelRecipe
 from heedful.tasks.replaced.recipe import ReplacedHead, ReplacedRecipe
 from heedful.tasks.texts.masking_settings import MaskingSettings
 from heedful.tasks.texts.recipe import (
@@ -55,7 +57,12 @@ GENERATOR = "generator"
 """The generator of a run of replaced-token detection, as a head to export."""
 
 _MASKED, _NEXT, _REPLACED = "masked", "masked_next", "replaced"
-_NUMBER = "regression"
+_NUMBER, _SEVERAL = "regression", "multi-label"
+_OF_TEXTS = {
+    _NUMBER: ("classification", "regression"),
+    _SEVERAL: ("classification", SEVERAL_LABELS),
+}
+"""Tasks whose heads are classifiers in other libraries, with the ``problem_type`` there."""
 _PAIRS = ("next_sentence", "sentence_order")
 
 
@@ -76,11 +83,7 @@ def read_encoder(
     """
     where = str(folder)
     if pairs and layout.separators > 1:
-        raise UserError(
-            f"{where}: --pairs: {layout.model_type} puts {layout.separators} symbols between the "
-            "texts of a pair, heedful one, so that its predictions would differ; import "
-            "classifiers of single texts only"
-        )
+        raise _pair_error(layout, where)
     settings = layout.settings_of(config, f"{where}/{CONFIG}")
     vocabulary = read_vocabulary(folder, config, encoder=True)
     if vocabulary.special[BEGIN] is None:
@@ -90,30 +93,54 @@ def read_encoder(
         )
     tensors = read_weights(folder)
     shape = layout.shape_of(tensors, config)
+    if layout.separators > 1 and "qa_outputs.weight" in tensors:
+        raise _span_error(layout, where)
     found = layout.import_tensors(tensors, settings, vocabulary.places, shape, where)
     weights = _renamed(found, dict.fromkeys(_PAIRS, _NEXT))
     labels: list[str] = []
-    number = shape.heads.get("classification") == 1
-    if number:
-        weights = _renamed(weights, {"classification": _NUMBER})
+    several = "classification" in shape.heads and config.get("problem_type") == SEVERAL_LABELS
+    number = shape.heads.get("classification") == 1 and not several
+    if number or several:
+        weights = _renamed(weights, {"classification": _NUMBER if number else _SEVERAL})
+    if SPANS in shape.heads:
+        weights[f"heads.{SPANS}.threshold"] = torch.zeros(())
     for head in ("classification", "tagging"):
         if head in shape.heads and not number:
             labels = labels_of(config, shape.heads[head], f"{where}/{CONFIG}")
     if layout.has_fresh_pooler(settings, shape):
         notice(f"{where}: no pooler in the file; it is initialised randomly and needs training")
     dropout = layout.head_dropout(config, shape)
-    recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout, pairs=pairs)
-    outputs = {"mean": 0.0, "deviation": 1.0} if number else {}
+    recipe = _encoder_recipe(
+        folder, settings, vocabulary, shape, dropout, pairs=pairs, several=several
+    )
+    outputs: dict[str, float] = {"mean": 0.0, "deviation": 1.0} if number else {}
+    if SPANS in shape.heads:
+        outputs = {"unanswerable": 0, "long_answers": 0}
     if _REPLACED in shape.heads:
         notice(f"{where}: no generator in the file; it is initialised randomly and needs training")
         weights |= _fresh_generator(cast(ReplacedRecipe, recipe), vocabulary.size)
-    elif not labels and not number and _MASKED not in shape.heads:
+    elif not labels and not number and not {_MASKED, SPANS} & shape.heads.keys():
         notice(
             f"{where}: no head for masked tokens in the file; it is initialised randomly and needs "
             "training"
         )
         weights |= _fresh_head(settings, vocabulary.size)
     return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads), outputs)
+
+
+def _span_error(layout: EncoderLayout, where: str) -> UserError:
+    return UserError(
+        f"{where}: {layout.model_type} puts {layout.separators} symbols between question and "
+        "text, heedful one, so that its answers would differ; import a model of another layout"
+    )
+
+
+def _pair_error(layout: EncoderLayout, where: str) -> UserError:
+    return UserError(
+        f"{where}: --pairs: {layout.model_type} puts {layout.separators} symbols between the "
+        "texts of a pair, heedful one, so that its predictions would differ; import "
+        "classifiers of single texts only"
+    )
 
 
 def _encoder_recipe(
@@ -124,6 +151,7 @@ def _encoder_recipe(
     head_dropout: float,
     *,
     pairs: bool,
+    several: bool,
 ) -> EncoderRecipe:
     given: dict[str, Any] = {
         "tokeniser": vocabulary_settings(vocabulary),
@@ -134,11 +162,15 @@ def _encoder_recipe(
     train = [str(folder)]
     if "classification" in shape.heads:
         columns = {"text": ["first", "second"]} if pairs else {}
+        if several:
+            return MultiLabelRecipe(data=MultiLabelledData(train=train, **columns), **given)
         if shape.heads["classification"] == 1:
             return RegressionRecipe(data=RatedData(train=train, **columns), **given)
         return ClassificationRecipe(data=LabelledData(train=train, **columns), **given)
     if "tagging" in shape.heads:
         return TaggingRecipe(data=TaggedData(train=train), **given)
+    if SPANS in shape.heads:
+        return SpanRecipe(data=SpanData(train=train), **given)
     if vocabulary.mask is None:
         raise UserError(
             f"{folder}: the tokeniser has no mask_token, which a model without a classification or "
@@ -208,15 +240,17 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
     replaced = _replaced_head(recipe)
     if head == GENERATOR and replaced is not None:
         settings, own = replaced.generator(settings), _generator_weights(weights)
-        heads, labels = {_MASKED: 0}, []
+        heads, labels, problem = {_MASKED: 0}, [], None
     else:
         name = chosen_head(run, recipe, head)
-        task: str = recipe.heads()[name].task
-        labels = run.labels(name) if task not in (_MASKED, _REPLACED) else []
-        if task == _NUMBER:
-            weights, task = _in_its_unit(weights, run, name), "classification"
+        given: str = recipe.heads()[name].task
+        labels = run.labels(name) if given not in (_MASKED, _REPLACED) else []
+        task, problem = _OF_TEXTS.get(given, (given, None))
+        if given == _NUMBER:
+            weights = _in_its_unit(weights, run, name)
             labels = ["LABEL_0"]  # transformers' name of the only output
-        heads = {task: len(labels)} | _heads_of_pairs(recipe, name)
+        _report_thresholds(run, weights, name)
+        heads = {task: 2 if task == SPANS else len(labels)} | _heads_of_pairs(recipe, name)
         following = next((each for each in _PAIRS if each in heads), _PAIRS[0])
         own = _renamed(weights, {name: task, f"{name}_next": following})
         if (kept := (run.facts.get("imported") or {}).get("heads")) is not None:
@@ -232,10 +266,23 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
     if labels:
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
-    if heads == {"classification": 1}:
-        config["problem_type"] = "regression"
+    if problem is not None and "classification" in heads:
+        config["problem_type"] = problem
     files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
     return Exported(config, layout.export_tensors(own, settings, places, shape), files)
+
+
+def _report_thresholds(run: TextRun, weights: Mapping[str, Tensor], head: str) -> None:
+    """Report thresholds that the run keeps with a head, for which the layout has no place."""
+    chosen, nothing = (weights.get(f"heads.{head}.{name}") for name in ("chosen", "threshold"))
+    if chosen is not None:
+        each = zip(run.labels(head), chosen.tolist(), strict=True)
+        shown = ", ".join(f"{label} {value:.4g}" for label, value in each)
+        notice(f"{run.path}: thresholds of labels are not exported: {shown}")
+    elif nothing is not None and run.facts["sets"][head]["unanswerable"]:
+        notice(f"{run.path}: the threshold of no answer is not exported: {float(nothing):.4g}")
+    elif (fixed := getattr(run.recipe, "threshold", 0.5)) != 0.5:
+        notice(f"{run.path}: the threshold {fixed} of labels is not exported")
 
 
 def _in_its_unit(weights: Mapping[str, Tensor], run: TextRun, head: str) -> dict[str, Tensor]:

@@ -160,7 +160,7 @@ _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
 
 
 def _of_text(found: ImportedText) -> _Imported:
-    unit = "sentences" if found.recipe.task == "tagging" else "texts"
+    unit = {"tagging": "sentences", "answer-spans": "questions"}.get(found.recipe.task, "texts")
     nothing = {"train": 0, "unit": unit, "validation": 0, "test": 0, "held_out_in_training": {}}
     facts: dict[str, Any] = {
         "data": {"hashes": {}},

@@ -85,6 +85,7 @@ def _of_encoder(
         "labels": opened.labels(name),
         "max_length": model.max_length,
         **task.facts_of_outputs(opened, name),
+        **task.facts_of_layer(module),
     }
     return encoder_graphs(model, lambda encoded: task.outputs(module, encoded)), facts
 

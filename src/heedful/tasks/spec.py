@@ -129,6 +129,8 @@ class TaskSpec(Kind, ServerSpec):
 
     does: str = ""
     """What its runs do, for messages: "classifies"."""
+    gives_sets: bool = False
+    """Whether its runs give any number of labels, where other runs of its command give one."""
     trace_options: frozenset[str] = frozenset()
     """Options of :meth:`trace` in addition to ``relevance``."""
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from heedful.interop.fields import Fields
 from heedful.interop.layouts.encoder import (
+    SPANS,
     EncoderLayout,
     EncoderShape,
     bert_fields,
@@ -39,10 +40,16 @@ IMPORTED = (
     ImportRow(
         ("albert",),
         ("AlbertForSequenceClassification",),
-        "classification",
+        "classification, or multi-label by `problem_type`",
         "`heedful classify`; `--pairs` for pairs of texts",
     ),
     ImportRow(("albert",), ("AlbertForTokenClassification",), "tagging", "`heedful tag`"),
+    ImportRow(
+        ("albert",),
+        ("AlbertForQuestionAnswering",),
+        "answer-spans",
+        "`heedful ask`, `--start-from`",
+    ),
 )
 EXPORTED = (
     ExportRow(
@@ -79,10 +86,12 @@ class AlbertLayout(EncoderLayout):
         frozenset({"masked", "sentence_order"}): "AlbertForPreTraining",
         frozenset({"classification"}): "AlbertForSequenceClassification",
         frozenset({"tagging"}): "AlbertForTokenClassification",
+        frozenset({SPANS}): "AlbertForQuestionAnswering",
     }
     with_pooler = frozenset(architectures.values()) - {
         "AlbertForMaskedLM",
         "AlbertForTokenClassification",
+        "AlbertForQuestionAnswering",
     }
     elsewhere = EncoderLayout.elsewhere + _WITHOUT_EFFECT
 

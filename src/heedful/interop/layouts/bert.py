@@ -10,6 +10,7 @@ from torch import Tensor
 
 from heedful.interop.fields import Fields
 from heedful.interop.layouts.encoder import (
+    SPANS,
     EncoderLayout,
     EncoderShape,
     bert_fields,
@@ -38,10 +39,13 @@ IMPORTED = (
     ImportRow(
         ("bert",),
         ("BertForSequenceClassification",),
-        "classification",
+        "classification, or multi-label by `problem_type`",
         "`heedful classify`; `--pairs` for pairs of texts",
     ),
     ImportRow(("bert",), ("BertForTokenClassification",), "tagging", "`heedful tag`"),
+    ImportRow(
+        ("bert",), ("BertForQuestionAnswering",), "answer-spans", "`heedful ask`, `--start-from`"
+    ),
 )
 EXPORTED = (
     ExportRow(
@@ -69,10 +73,12 @@ class BertLayout(EncoderLayout):
         frozenset({"masked", "next_sentence"}): "BertForPreTraining",
         frozenset({"classification"}): "BertForSequenceClassification",
         frozenset({"tagging"}): "BertForTokenClassification",
+        frozenset({SPANS}): "BertForQuestionAnswering",
     }
     with_pooler = frozenset(architectures.values()) - {
         "BertForMaskedLM",
         "BertForTokenClassification",
+        "BertForQuestionAnswering",
     }
     elsewhere = EncoderLayout.elsewhere + _POOLER_FIELDS
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
 from heedful.interop.fields import Fields, external_activation
 from heedful.interop.layouts.encoder import (
+    SPANS,
     EncoderLayout,
     EncoderShape,
     refuse_settings,
@@ -33,10 +34,16 @@ IMPORTED = (
     ImportRow(
         ("distilbert",),
         ("DistilBertForSequenceClassification",),
-        "classification",
+        "classification, or multi-label by `problem_type`",
         "`heedful classify`; `--pairs` for pairs of texts",
     ),
     ImportRow(("distilbert",), ("DistilBertForTokenClassification",), "tagging", "`heedful tag`"),
+    ImportRow(
+        ("distilbert",),
+        ("DistilBertForQuestionAnswering",),
+        "answer-spans",
+        "`heedful ask`, `--start-from`",
+    ),
 )
 EXPORTED = (
     ExportRow(
@@ -70,6 +77,7 @@ class DistilBertLayout(EncoderLayout):
         frozenset({"masked"}): "DistilBertForMaskedLM",
         frozenset({"classification"}): "DistilBertForSequenceClassification",
         frozenset({"tagging"}): "DistilBertForTokenClassification",
+        frozenset({SPANS}): "DistilBertForQuestionAnswering",
     }
     with_pooler = frozenset()
     elsewhere = EncoderLayout.elsewhere + " qa_dropout"
@@ -121,9 +129,13 @@ class DistilBertLayout(EncoderLayout):
     def head_dropout(self, config: Mapping[str, Any], shape: EncoderShape) -> float:
         if "classification" in shape.heads:
             return float(config.get("seq_classif_dropout", 0.2))
+        if SPANS in shape.heads:
+            return float(config.get("qa_dropout", 0.1))
         return float(config.get("dropout", 0.1))
 
     def head_fields(self, shape: EncoderShape, dropout: float) -> dict[str, Any]:
+        if SPANS in shape.heads:
+            return {"qa_dropout": dropout}
         return {"seq_classif_dropout": dropout} if "classification" in shape.heads else {}
 
     def has_fresh_pooler(self, settings: BertSettings, shape: EncoderShape) -> bool:

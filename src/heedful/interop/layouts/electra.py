@@ -12,6 +12,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.interop.fields import Fields
 from heedful.interop.layouts.encoder import (
+    SPANS,
     EncoderLayout,
     EncoderShape,
     bert_fields,
@@ -41,10 +42,16 @@ IMPORTED = (
     ImportRow(
         ("electra",),
         ("ElectraForSequenceClassification",),
-        "classification",
+        "classification, or multi-label by `problem_type`",
         "`heedful classify`; `--pairs` for pairs of texts",
     ),
     ImportRow(("electra",), ("ElectraForTokenClassification",), "tagging", "`heedful tag`"),
+    ImportRow(
+        ("electra",),
+        ("ElectraForQuestionAnswering",),
+        "answer-spans",
+        "`heedful ask`, `--start-from`",
+    ),
 )
 EXPORTED = (
     ExportRow(
@@ -76,6 +83,7 @@ class ElectraLayout(EncoderLayout):
         frozenset({"masked"}): "ElectraForMaskedLM",
         frozenset({"classification"}): "ElectraForSequenceClassification",
         frozenset({"tagging"}): "ElectraForTokenClassification",
+        frozenset({SPANS}): "ElectraForQuestionAnswering",
     }
     with_pooler = frozenset()
     elsewhere = EncoderLayout.elsewhere + _SUMMARY

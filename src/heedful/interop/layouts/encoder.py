@@ -19,12 +19,18 @@ from heedful.interop.layouts.entries import Entry, Places, to_external, to_heedf
 from heedful.interop.layouts.plain_attention import refuse_mechanisms
 from heedful.models.bert import BertSettings
 
+SEVERAL_LABELS = "multi_label_classification"
+"""``problem_type`` of a classifier that gives any number of labels."""
+SPANS = "answer-spans"
+"""The head for the boundaries of answers, in files with ``qa_outputs``."""
+_SPAN_LAYER = "qa_outputs"
+
 
 class EncoderShape(NamedTuple):
     """The parts of a file in addition to the encoder."""
 
     heads: Mapping[str, int]
-    """Head → number of classes (0 for ``masked`` and ``replaced``)."""
+    """Head → number of classes (0 for ``masked`` and ``replaced``, 2 for ``answer-spans``)."""
     pooler: bool
     """Whether the file has a layer over the first token's state that belongs to no head."""
 
@@ -82,7 +88,7 @@ class EncoderLayout(ABC):
         dim, heads = given["hidden_size"], given["heads"]
         if dim % heads:
             raise fields.refuse(self.name_of_heads, f"does not divide hidden_size = {dim}")
-        fields.require("problem_type", "single_label_classification")
+        fields.require("problem_type", "single_label_classification", SEVERAL_LABELS)
         fields.require("tie_word_embeddings", True)
         for name in ("is_decoder", "add_cross_attention", "is_encoder_decoder"):
             fields.require(name, False)
@@ -115,6 +121,8 @@ class EncoderLayout(ABC):
 
     def head_dropout(self, config: Mapping[str, Any], shape: EncoderShape) -> float:
         """Dropout before the output layer of a head."""
+        if SPANS in shape.heads:
+            return 0.0  # transformers' layer for spans has no dropout
         own = config.get("classifier_dropout")
         return float(config.get("hidden_dropout_prob", 0.1) if own is None else own)
 
@@ -142,6 +150,8 @@ class EncoderLayout(ABC):
         tensors = current_names(tensors)
         named = config.get("architectures")
         found = self.heads_in(tensors, named[0] if isinstance(named, list) and named else None)
+        if f"{_SPAN_LAYER}.weight" in tensors and frozenset({SPANS}) in self.architectures:
+            found[SPANS] = 2
         return EncoderShape(found, has_pooler(tensors))
 
     def shape_for(self, heads: Mapping[str, int]) -> EncoderShape:
@@ -199,6 +209,8 @@ class EncoderLayout(ABC):
     ) -> list[Entry]:
         made = Entries(settings, places)
         self.entries(made, shape, prefix)
+        if SPANS in shape.heads:
+            made.spans(_SPAN_LAYER, f"heads.{SPANS}")
         return made
 
 

@@ -73,6 +73,12 @@ class Entries(list[Entry]):
         self.add(f"{external}.weight", f"{internal}.weight", out, inside)
         self.add(f"{external}.bias", f"{internal}.bias", out)
 
+    def spans(self, external: str, internal: str) -> None:
+        """Add the layer for the boundaries of answers: a row for starts and a row for ends."""
+        for part, size in (("weight", (2, self.dim)), ("bias", (2,))):
+            own = tuple(f"{internal}.{side}.{part}" for side in ("start", "end"))
+            self.append(Entry(f"{external}.{part}", size, own))
+
     def norm(self, external: str, internal: str, width: int) -> None:
         """Add a layer norm."""
         for part in ("weight", "bias"):

@@ -41,7 +41,7 @@ IMPORTED = (
     ImportRow(
         ("roberta", "xlm-roberta"),
         ("RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"),
-        "classification",
+        "classification, or multi-label by `problem_type`",
         "`heedful classify`, for single texts",
     ),
     ImportRow(

@@ -32,7 +32,9 @@ class AnswerSpans(HeadSpec):
     corpus = "JSON in the format of SQuAD, or a table with context, question and answer"
     reading_settings = ("encoding", "format")
     falling = frozenset({"loss"})
-    exporters: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    exporters: Mapping[str, Mapping[str, str]] = MappingProxyType(
+        {"huggingface": MappingProxyType({"bert": "bert"})}
+    )
 
     def data_options(self) -> type[Any]:
         from heedful.tasks.answer_spans.data_options import QuestionTable

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,9 +23,12 @@ from heedful.tasks.line_commands import (
 from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
 
 if TYPE_CHECKING:
-    from heedful.inference.classifier import Classification, Classifier
-    from heedful.inference.explaining import Explanation
+    from heedful.inference.classifier import Classifier
+    from heedful.inference.explaining import Explanation, Labelled
     from heedful.inference.text_reader import Advance, Text
+    from heedful.tasks.multi_label.predictor import MultiLabelClassifier
+
+    AnyClassifier = Classifier | MultiLabelClassifier
 
 _WORDS_SHOWN = 5
 _LEAST = 0.005
@@ -36,7 +39,8 @@ _TABLE_WINDOW = 10_000
 class Classify:
     """Classify texts: one label for each text, in the same order; empty for an empty text.
 
-    For a model of pairs, separate the two texts of a line with a TAB.
+    A run for task = "multi-label" gives any number of labels, with data.separator between them. For
+    a model of pairs, separate the two texts of a line with a TAB.
 
     Examples:
 
@@ -61,13 +65,15 @@ class Classify:
     encoding: Encoding = None
     output: Output = None
     scores: Annotated[
-        bool, typer.Option("--scores", help="Append a TAB and the probability of the label.")
+        bool,
+        typer.Option("--scores", help="Append a TAB and the probability of each label."),
     ] = False
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Append a TAB and the words that the probability of the label depends on most.",
+            help="Append a TAB and the words that the probability of the label depends on most; "
+            "with several labels, for each of them.",
         ),
     ] = False
     json: Json = False
@@ -86,9 +92,8 @@ def run(options: Classify) -> None:
         raise UserError("--json includes the scores; leave out --scores")
     use_threads(options.threads)
     from heedful.inference.files import write_lines
-    from heedful.tasks.texts.loading import load_classifier
 
-    classifier = load_classifier(options.run, head=options.head, **opening_of(options))
+    classifier = _load(options)
     windows = _windows(classifier, options.file, options.text, options.encoding)
     if options.trace is not None:
         windows = _traced(classifier, windows, options.trace)
@@ -99,8 +104,26 @@ def run(options: Classify) -> None:
         write_lines(answer.lines(windows, advance), options.output, "answer")
 
 
+def _load(options: Classify) -> "AnyClassifier":
+    """The classifier of the run, for one label or for several.
+
+    Raises:
+        UserError: the run is not one of a classifier.
+    """
+    from heedful.tasks.spec import spec_of_run
+    from heedful.tasks.texts.loading import load_classifier
+
+    _, spec = spec_of_run(options.run)
+    if spec.gives_sets and spec.command == "classify":
+        found: MultiLabelClassifier = spec.load(
+            options.run, head=options.head, **opening_of(options)
+        )
+        return found
+    return load_classifier(options.run, head=options.head, **opening_of(options))
+
+
 def _windows(
-    classifier: "Classifier", file: str, columns: list[str] | None, encoding: str | None
+    classifier: "AnyClassifier", file: str, columns: list[str] | None, encoding: str | None
 ) -> "Iterator[list[Text]]":
     """The texts, in windows that are batched together."""
     from heedful.data.readers import read_texts
@@ -119,7 +142,7 @@ def _windows(
     yield window
 
 
-def _text(line: str, classifier: "Classifier", number: int) -> "Text":
+def _text(line: str, classifier: "AnyClassifier", number: int) -> "Text":
     """The text of a line, or its two texts for a model of pairs."""
     if not classifier.pairs:
         return line
@@ -134,7 +157,7 @@ def _text(line: str, classifier: "Classifier", number: int) -> "Text":
 
 
 def _traced(
-    classifier: "Classifier", windows: "Iterator[list[Text]]", path: Path
+    classifier: "AnyClassifier", windows: "Iterator[list[Text]]", path: Path
 ) -> "Iterator[list[Text]]":
     """Write the trace of the only text, then yield the text."""
     texts = [text for window in windows for text in window if "".join(text).strip()]
@@ -148,10 +171,12 @@ class _Answer:
     """Writes the results."""
 
     def __init__(
-        self, classifier: "Classifier", *, scores: bool, explained: bool, json: bool
+        self, classifier: "AnyClassifier", *, scores: bool, explained: bool, json: bool
     ) -> None:
         self.classifier, self.scores = classifier, scores
         self.explained, self.json = explained, json
+        self.separator: str | None = getattr(classifier, "separator", None)
+        """Stands between labels; None if texts have one label."""
 
     def lines(
         self, windows: "Iterator[list[Text]]", advance: "Advance | None"
@@ -170,14 +195,18 @@ class _Answer:
         for found in self.classifier.classify_blocks(windows, advance=report):
             yield map(self._line, found)
 
-    def _line(self, one: "Classification") -> str:
+    def _line(self, one: "Labelled") -> str:
         from json import dumps
 
         if self.json:
             return dumps(one.to_json(), ensure_ascii=False)
-        if one.label is None:
+        if not one.given:
             return ""
-        return f"{one.label}\t{one.probability:.4f}" if self.scores else one.label
+        between = self.separator or ""
+        if not self.scores:
+            return between.join(one.given)
+        scores = (f"{one.probabilities[label]:.4f}" for label in one.given)
+        return f"{between.join(one.given)}\t{between.join(scores)}"
 
     def _explained(self, text: "Text", number: int, advance: "Advance") -> str:
         from json import dumps
@@ -185,9 +214,12 @@ class _Answer:
         from heedful.inference.explaining import explain
 
         advance(1)
-        if not self.classifier.rows(text):
-            return self._line(self.classifier.classification([]))
+        rows = self.classifier.rows(text)
+        if not rows:
+            return self._line(self.classifier.classify_rows([[]])[0])
         try:
+            if self.separator is not None:
+                return self._explained_labels(text)
             found = explain(self.classifier, text)
         except UserError as error:
             raise UserError(f"text {number}: {error}") from error
@@ -195,8 +227,23 @@ class _Answer:
             return dumps(found.to_json(), ensure_ascii=False)
         return f"{self._line(found.classification)}\t{_words(found)}"
 
+    def _explained_labels(self, text: "Text") -> str:
+        """The labels of a text, and the words of each."""
+        from json import dumps
 
-def _words(found: "Explanation") -> str:
+        from heedful.inference.explaining import explain
+        from heedful.inference.text_reader import only_row
+
+        row = only_row(self.classifier.rows(text), self.classifier.max_length)
+        (whole,) = self.classifier.classify_rows([[row]])
+        found = [explain(self.classifier, text, label=label) for label in whole.given]
+        if not self.json:
+            return "\t".join([self._line(whole), *map(_words, found)])
+        words = {one.label: one.to_json()["words"] for one in found}
+        return dumps({**whole.to_json(), "words": words}, ensure_ascii=False)
+
+
+def _words(found: "Explanation[Any]") -> str:
     """The most important words, each with the fall in the label's probability without it.
 
     If the probability hardly changes (the label is almost certain), the change in log-odds is used.

@@ -6,7 +6,6 @@ from pydantic import BaseModel, StrictBool, StrictStr
 
 from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
-from heedful.inference.classifier import Classifier
 from heedful.inference.explaining import explain
 from heedful.inference.text_reader import Text
 from heedful.tasks.endpoints import Endpoint, Limits, Model, ModelRequest, OnLine, Work, as_list
@@ -29,7 +28,7 @@ class ClassifyResponse(BaseModel):
 
 
 class Classify(Endpoint[ClassifyRequest]):
-    """The label of each text, and the words that it depends on."""
+    """The label or labels of each text, and the words that one of them depends on."""
 
     path = "classify"
     request = ClassifyRequest
@@ -73,7 +72,7 @@ def _parts(text: Text) -> tuple[str, ...]:
     return (text,) if isinstance(text, str) else text
 
 
-def _explained(classifier: Classifier, text: Text, label: str | None) -> dict[str, Any]:
+def _explained(classifier: Any, text: Text, label: str | None) -> dict[str, Any]:
     """The label and the words; the first ``first_words`` belong to the first text."""
     rows = classifier.rows(text)
     if not rows:

@@ -1,16 +1,18 @@
 """Multi-label classification: any number of labels for a text or a pair of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import StrictStr
 
-from heedful.tasks.spec import Pair, register
+from heedful.tasks.spec import Pair, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import MultiLabelled
+    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.multi_label.recipe import MultiLabelRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -21,7 +23,13 @@ class MultiLabel(HeadSpec):
 
     name = "multi-label"
     place = 10
+    command = "classify"
     does = "gives labels"
+    panel = Panel("classify", "Classify")
+    gives_sets = True
+    exporters: Mapping[str, Mapping[str, str]] = MappingProxyType(
+        {"huggingface": {"bert": "bert"}, "onnx": {"bert": "encoder"}}
+    )
 
     def recipe_type(self) -> "type[MultiLabelRecipe]":
         from heedful.tasks.multi_label.recipe import MultiLabelRecipe
@@ -42,16 +50,25 @@ class MultiLabel(HeadSpec):
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
         own = run.recipe.parts()[head]
         facts = {"labels": run.labels(head), "pairs": len(own.data.text) == 2}
-        return {"head": head, **facts, **self.facts_of_outputs(run, head)}
+        return {"head": head, **facts, "separator": own.data.separator}
 
-    def facts_of_outputs(self, run: "TextRun", head: str) -> dict[str, Any]:
-        return {"threshold": run.recipe.parts()[head].threshold}
+    def facts_of_layer(self, layer: Any) -> dict[str, Any]:
+        return {"thresholds": layer.thresholds()}
+
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        from heedful.tasks.classification.endpoints import ENDPOINTS
+
+        return ENDPOINTS
 
     def input_type(self) -> Any:
         return StrictStr | Pair
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        own = {"labels": list(predictor.labels), "pairs": predictor.pairs}
+        own = {
+            "labels": list(predictor.labels),
+            "thresholds": predictor.thresholds,
+            "pairs": predictor.pairs,
+        }
         return {**super().facts(predictor), **own}
 
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """The head of several labels: encoding of labelled texts, the layer, and the training task."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +13,8 @@ from heedful.data import columns
 from heedful.data.examples import MultiLabelled
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.text_reader import rows_of
-from heedful.models.encoders import Classifier as OutputLayer
 from heedful.models.encoders import HeadedEncoder
+from heedful.models.label_set_layer import LabelSetLayer
 from heedful.tasks.multi_label.predictor import MultiLabelClassifier
 from heedful.tasks.multi_label.training import MultiLabelTask
 from heedful.tasks.texts.examples import Examples
@@ -42,7 +43,8 @@ def layers(
     name: str, settings: Any, encoder: Any, labels: int, recipe: Any
 ) -> dict[str, nn.Module]:
     """The output layer, with one output for each label."""
-    return {name: output_layer(OutputLayer, encoder.pooled_dim, labels, recipe, "texts")}
+    layer = partial(LabelSetLayer, threshold=settings.fixed)
+    return {name: output_layer(layer, encoder.pooled_dim, labels, recipe, "texts")}
 
 
 def build_part(name: str, head: Any, training: Training) -> MultiLabelTask:
@@ -52,7 +54,6 @@ def build_part(name: str, head: Any, training: Training) -> MultiLabelTask:
         model,
         training.vocabulary,
         run.labels(name),
-        threshold=head.threshold,
         head=name,
         device=training.device,
         notify=once(),

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from heedful.basics.settings import Settings
 from heedful.data import python_rows
@@ -44,13 +44,21 @@ class MultiLabelledData(LabelledData):
         """Nothing to check: a label may be rare, and a text may have none."""
 
 
+Threshold = float | Literal["validation"]
+
+
 class MultiLabelHead(Settings):
     """Any number of labels for each text, or pair of texts."""
 
     task: Literal["multi-label"] = "multi-label"
     data: MultiLabelledData
-    threshold: float = 0.5
+    threshold: Threshold = 0.5
     """A label is given if its probability is at least this."""
+
+    @property
+    def fixed(self) -> float | None:
+        """The threshold of all labels; None if validation chooses that of each label."""
+        return None if self.threshold == "validation" else self.threshold
 
 
 class MultiLabelTraining(TextTrainingSettings):
@@ -66,9 +74,23 @@ class MultiLabelRecipe(EncoderRecipe):
 
     task: Literal["multi-label"] = "multi-label"
     data: MultiLabelledData
-    threshold: float = Field(0.5, gt=0, lt=1)
-    """A label is given if its probability is at least this."""
+    threshold: Threshold = 0.5
+    """A label is given if its probability is at least this; ``validation`` chooses the threshold of
+    each label with the best F1 on the validation texts."""
     training: MultiLabelTraining = MultiLabelTraining()
+
+    @model_validator(mode="after")
+    def _thresholds_have_validation(self) -> "MultiLabelRecipe":
+        if self.threshold != "validation" and not 0 < self.threshold < 1:
+            raise ValueError(f"threshold = {self.threshold}: give a number between 0 and 1")
+        if self.threshold == "validation" and not (
+            self.data.validation or self.data.validation_share
+        ):
+            raise ValueError(
+                "threshold = 'validation' needs validation texts: set data.validation or "
+                "data.validation_share, or give threshold as a number"
+            )
+        return self
 
     def heads(self) -> Mapping[str, Any]:
         return {"multi-label": MultiLabelHead(data=self.data, threshold=self.threshold)}

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from heedful.basics.device import autocast
 from heedful.data.examples import MultiLabelled
-from heedful.evaluation.label_sets import score_sets
+from heedful.evaluation.label_sets import best_thresholds, score_sets
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.multi_label.predictor import MultiLabelClassifier
 from heedful.tasks.texts.rows import RowBatch
@@ -38,14 +38,16 @@ class MultiLabelTask(LabelTask[MultiLabelled, MultiLabelClassifier]):
         return Loss(total, {"loss": total.detach()})
 
     def _measure(self) -> Validation:
+        """Figures of all labels; first the thresholds are chosen, unless the recipe fixes one."""
         found = self.reader.predict([read(example) for example in self.validation])
         gold = [example.labels for example in self.validation]
-        report = score_sets(
-            gold,
-            [one.labels for one in found],
-            [list(one.probabilities.values()) for one in found],
-            self.reader.labels,
-        )
+        probabilities = [list(one.probabilities.values()) for one in found]
+        layer = self.reader.layer
+        if layer.fixed is None:
+            layer.choose(best_thresholds(gold, probabilities, self.reader.labels))
+            found = [self.reader.at_thresholds(one) for one in found]
+        given = [one.labels for one in found]
+        report = score_sets(gold, given, probabilities, self.reader.labels)
         surprise = [
             -math.log(max(p if label in labels else 1 - p, _LEAST))
             for one, labels in zip(found, gold, strict=True)

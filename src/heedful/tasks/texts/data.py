@@ -46,6 +46,13 @@ class ExampleData(FileSettings):
         """The examples of files."""
         raise NotImplementedError
 
+    def share_of_first(self) -> float | None:
+        """For sizes on paper: the first text's usual share of the tokens of a row with two texts.
+
+        None for single texts.
+        """
+        return None
+
     def stored(self, value: Any) -> Example:
         """The example for a JSON value that `example_of` returned."""
         raise NotImplementedError
@@ -133,6 +140,9 @@ class LabelledData(ExampleData):
             format=self.format,
             unlabelled=self.unlabelled,
         )
+
+    def share_of_first(self) -> float | None:
+        return 0.5 if len(self.text) == 2 else None
 
     def stored(self, value: Any) -> Labelled:
         texts, label = value

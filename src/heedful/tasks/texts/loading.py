@@ -146,8 +146,13 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
     heads = spec.heads(recipe)
     if isinstance(spec, TextSpec):
         heads = heads | spec.inner_heads(recipe)
-    command = spec_named(task).command
-    fitting = [name for name, own in heads.items() if spec_named(own).command == command]
+    wanted = spec_named(task)
+    command = wanted.command
+    fitting = [
+        name
+        for name, own in heads.items()
+        if spec_named(own).command == command and spec_named(own).gives_sets == wanted.gives_sets
+    ]
     if head is not None and head in fitting:
         return head
     if head is not None:

@@ -17,6 +17,9 @@ from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings, LanguageReci
 
 _LABELS = 2
 """Classes of a head whose data are not read."""
+_HALF = 0.5
+_AROUND = 3
+"""BEGIN and the two ENDs of a row with two texts."""
 
 
 def sketch_language_model(recipe: LanguageRecipe) -> Sketch:
@@ -43,15 +46,27 @@ def sketch_encoder(recipe: EncoderRecipe) -> Sketch:
         return HeadedEncoder(encoder, heads)
 
     model = on_meta(build)
+    shares = [head.data.share_of_first() for head in named.values()]
+    share = next((one for one in shares if one is not None), None)
+    if share is None and model.encoder.needs_pairs:
+        share = _HALF
 
     def loss(rows: int, length: int) -> Tensor:
-        tokens = torch.full((rows, length), END + 1)
-        lengths, segments = torch.full((rows,), length), torch.zeros_like(tokens)
-        encoded = model.encoder(Sequences(tokens, lengths, segments))
+        encoded = model.encoder(_rows(rows, length, share))
         each = [_loss_of(name, head, model.heads, encoded) for name, head in named.items()]
         return torch.stack(each).sum()
 
     return Sketch(model, loss, vocabulary, recipe.max_tokens)
+
+
+def _rows(rows: int, length: int, share: float | None) -> Sequences:
+    """Rows of ``length`` tokens, of which the first of two texts has the ``share``."""
+    tokens = torch.full((rows, length), END + 1)
+    segments = torch.zeros_like(tokens)
+    if share is not None and (both := length - _AROUND) >= 2:
+        first = min(max(1, round(share * both)), both - 1)
+        segments[:, first + 2 :] = 1
+    return Sequences(tokens, torch.full((rows,), length), segments)
 
 
 def _loss_of(

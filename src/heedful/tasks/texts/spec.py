@@ -310,6 +310,10 @@ class HeadSpec(EncoderSpec):
         """What a reader of the outputs needs to know besides the labels, as JSON."""
         return {}
 
+    def facts_of_layer(self, layer: Any) -> dict[str, Any]:
+        """What is kept with the weights of the head and a reader of its outputs needs to know."""
+        return {}
+
     def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
         """The task for the training loop."""
         task: Task = self.head_module().build_part(name, settings, training)

@@ -79,7 +79,8 @@ def _same_head(
 def _alike(one: HeadSettings, other: HeadSettings) -> bool:
     """Whether two heads have the same parameters if they have the same labels."""
     same_output = getattr(one, "crf", False) == getattr(other, "crf", False)
-    return one.task == other.task and same_output
+    chosen, others = (getattr(head, "threshold", None) == "validation" for head in (one, other))
+    return one.task == other.task and same_output and chosen == others
 
 
 def _renamed(weights: Mapping[str, Tensor], old: str, new: str) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ import { element, focusedNear, rovingTabindex } from "./elements.js";
  * @property {number} probability
  * @property {string} [title]
  * @property {boolean} [pressed]
+ * @property {number} [threshold] the least probability with which the row is given; it is marked in the bar
  */
 
 /**
@@ -21,18 +22,22 @@ export function fillBars(list, rows, choose, action = "") {
   const focused = [...list.querySelectorAll("button")].indexOf(/** @type {any} */ (focusedNear(list)));
   const stop = Math.max(0, rows.findIndex(({ pressed }) => pressed));
   list.replaceChildren(...rows.map((row, i) => {
-    const fill = element("i", { class: "heed-bar-current" });
+    const { threshold } = row;
+    const given = threshold === undefined || row.probability >= threshold;
+    const fill = element("i", { class: given ? "heed-bar-current" : "heed-bar-below" });
     fill.style.inlineSize = `${Math.min(Math.max(row.probability, 0), 1) * 100}%`;
     const name = choose
       ? element("button", {
         type: "button", class: "heed-bar-button", tabindex: i === stop ? 0 : -1, onclick: () => choose(i), dir: "auto",
         "aria-pressed": row.pressed === undefined ? null : String(row.pressed), title: row.title,
-        "aria-label": `${row.text}, ${percent(row.probability)}${action && `: ${action}`}`,
+        "aria-label": `${row.text}, ${percent(row.probability)}${threshold === undefined ? "" : `, ${given ? "given" : "not given"}, threshold ${percent(threshold)}`}${action && `: ${action}`}`,
       }, row.text)
       : element("span", { dir: "auto", title: row.title }, row.text);
+    const mark = threshold === undefined ? [] : [element("b", { class: "heed-bar-threshold", title: `Threshold: ${percent(threshold)}` })];
+    for (const one of mark) one.style.insetInlineStart = `${/** @type {number} */ (threshold) * 100}%`;
     return element(
       "li", {}, element("span", { class: "heed-bar-label" }, name),
-      element("span", { class: "heed-bar", "aria-hidden": "true" }, fill),
+      element("span", { class: "heed-bar", "aria-hidden": "true" }, fill, ...mark),
       element("span", { class: "heed-number" }, percent(row.probability)),
     );
   }));

@@ -14,6 +14,7 @@ import { TextInput } from "./text_input.js";
 const MAX_LABELS = 10;
 // For longer texts, leave-one-out importance is computed only on request.
 const MAX_WORDS = 60;
+const NONE = "No label reaches its threshold";
 
 class Classify {
   /** @param {Page} page @param {ReaderFacts[]} readers */
@@ -98,7 +99,7 @@ class Classify {
    */
   async explain(text, signal, force = false) {
     const { result } = this;
-    const label = this.label ?? result?.label;
+    const label = this.label ?? strongest(result);
     if (!result || !label) return;
     const count = `${text} ${this.requestBody(text).second ?? ""}`.trim().split(/\s+/u).length;
     if (count > MAX_WORDS && !force) {
@@ -110,9 +111,9 @@ class Classify {
     }
     this.status.textContent = "Computing the importance of each word…";
     try {
-      const body = { ...this.requestBody(text), explain: true, ...(this.label ? { label } : {}) };
+      const body = { ...this.requestBody(text), explain: true, ...(this.label || result.labels ? { label } : {}) };
       const { results: [explained] } = await this.page.provider.classify(body, signal);
-      if (signal.aborted || result !== this.result || label !== (this.label ?? result.label)) return;
+      if (signal.aborted || result !== this.result || label !== (this.label ?? strongest(result))) return;
       this.status.textContent = "";
       this.importance.show(/** @type {import("./types.js").Explained} */ (explained), label);
       const { subject } = this.textInput;
@@ -132,37 +133,67 @@ class Classify {
   show(found) {
     this.result = found;
     this.status.textContent = "";
-    if (!found?.label) this.importance.clear();
-    this.prediction.replaceChildren(...(found?.label ? [element("bdi", {}, found.label)] : []));
+    const given = found?.labels ?? (found?.label ? [found.label] : []);
+    const chosen = strongest(found) && (this.label ?? strongest(found));
+    if (!chosen) this.importance.clear();
+    this.prediction.replaceChildren(...given.flatMap((label, i) => [...(i ? [", "] : []), element("bdi", {}, label)]));
+    if (found?.labels && found.windows && !given.length) this.prediction.replaceChildren(element("span", { class: "heed-none" }, NONE));
     const names = Object.keys(found?.probabilities ?? {});
     const shown = this.shownLabels(names);
+    const { thresholds } = this.textInput.modelFacts;
     fillBars(this.bars, shown.map((text) => ({
-      text, probability: found?.probabilities[text] ?? 0, pressed: text === (this.label ?? found?.label),
+      text, probability: found?.probabilities[text] ?? 0, pressed: text === chosen, threshold: thresholds?.[text],
       title: `Show the importance of each word for ${text}`,
     })), (row) => this.selectLabel(shown[row]), "show the importance of each word");
-    const others = names.filter((name) => !shown.includes(name));
-    const rest = others.reduce((sum, name) => sum + (found?.probabilities[name] ?? 0), 0);
-    const left = others.length ? `The other ${others.length} labels have a total probability of ${percent(rest)}. ` : "";
-    this.hint.textContent = found?.label && names.length > 1 ? `${left}Select a label to see the importance of each word for it.` : left;
-    this.page.announce(found?.label ? `${found.label}, ${percent(found.probability)}` : "");
+    this.hint.textContent = chosen && names.length > 1
+      ? `${this.aboutBars(names.filter((name) => !shown.includes(name)))}Select a label to see the importance of each word for it.` : "";
+    const none = found?.labels && found.windows ? NONE : "";
+    this.page.announce(given.map((label) => `${label}, ${percent(found?.probabilities[label] ?? 0)}`).join("; ") || none);
   }
 
   /** @param {string[]} names in the order of the model; if there are many, the most probable ones */
   shownLabels(names) {
     if (names.length <= MAX_LABELS) return names;
-    const { probabilities } = /** @type {Classified} */ (this.result);
-    return [...names].sort((a, b) => probabilities[b] - probabilities[a]).slice(0, MAX_LABELS);
+    const { probabilities, labels = [] } = /** @type {Classified} */ (this.result);
+    const order = [...names].sort((a, b) => Number(labels.includes(b)) - Number(labels.includes(a)) || probabilities[b] - probabilities[a]);
+    return order.slice(0, Math.max(MAX_LABELS, labels.length));
+  }
+
+  /**
+   * What the bars do not say by themselves.
+   * @param {string[]} others labels without a bar
+   */
+  aboutBars(others) {
+    const { probabilities, labels } = /** @type {Classified} */ (this.result);
+    const all = others.map((name) => probabilities[name]);
+    if (!labels) {
+      const rest = all.reduce((sum, one) => sum + one, 0);
+      return all.length ? `The other ${all.length} labels have a total probability of ${percent(rest)}. ` : "";
+    }
+    const left = all.length ? `The other ${all.length} labels are not given; the highest of their probabilities is ${percent(Math.max(...all))}. ` : "";
+    return `A label is given if its bar reaches the mark, which is the label’s threshold. ${left}`;
   }
 
   /** @param {string} label */
   selectLabel(label) {
     const { result, textInput } = this;
     if (!result || !textInput.request || result.windows > 1) return;
-    this.label = label === result.label ? null : label;
+    this.label = label === strongest(result) ? null : label;
     const names = [...this.bars.querySelectorAll("button")];
     for (const one of names) one.setAttribute("aria-pressed", String(one.textContent === label));
     this.explain(textInput.input.value, textInput.request.signal, !this.importance.body.hidden);
   }
+}
+
+/**
+ * The label that is explained unless you select another: the most probable one that is given, or of all; none for an empty text.
+ * @param {Classified | null} found
+ * @returns {string | null}
+ */
+function strongest(found) {
+  if (!found?.labels) return found?.label ?? null;
+  const { labels, probabilities } = found;
+  return found.windows ? (labels.length ? labels : Object.keys(probabilities)).reduce((best, name) => (probabilities[name] > probabilities[best] ? name : best)) : null;
 }
 
 /**

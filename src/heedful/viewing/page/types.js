@@ -69,6 +69,7 @@
  * @property {number} [max_tokens]
  * @property {object[]} [maps] its attention modules
  * @property {string[]} [labels]
+ * @property {Record<string, number>} [thresholds] of a model that gives any number of labels: the threshold of each
  * @property {boolean | null} [pairs] whether it requires two texts; null if it accepts one or two
  * @property {string[]} [masks] spellings of the mask
  * @property {string} [speaker] whose turns a model of dialogues writes
@@ -155,8 +156,8 @@
 
 /**
  * @typedef {object} Classified
- * @property {string | null} label null for an empty text
- * @property {number} probability
+ * @property {string | null} [label] null for an empty text; left out if a text can have any number of labels
+ * @property {string[]} [labels] the labels, if there can be any number
  * @property {Record<string, number>} probabilities
  * @property {number} windows
  */
