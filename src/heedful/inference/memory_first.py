@@ -23,7 +23,6 @@ def translate_with_memory(
     keeps: Callable[[str, str], bool] = lambda text, target: True,
     advance: Advance | None = None,
     counts: Counter[str] | None = None,
-    first: int = 0,
 ) -> Iterator[list[Translation]]:
     """The same as :meth:`Translator.translate_windows`, with exact matches from the memory.
 
@@ -38,7 +37,6 @@ def translate_with_memory(
         keeps: whether a match may be used for a text.
         advance: called with progress.
         counts: see :meth:`Translator.translate_windows`.
-        first: see :meth:`Translator.translate_windows`; for use without a memory.
     """
     pending: deque[tuple[Sequence[str], list[Match | None]]] = deque()
     known = iter(contexts or ())
@@ -62,7 +60,6 @@ def translate_with_memory(
         alignments=alignments,
         advance=advance,
         counts=counts,
-        first=first,
     ):
         block, found = pending.popleft()
         own = iter(made)

@@ -108,16 +108,17 @@ def _translated(
 ) -> tuple[list[str], Counter[str]]:
     """The translations of a shard, in the windows of ``heedful translate``."""
     counts: Counter[str] = Counter()
-    found = translate_with_memory(
-        translator,
-        memory or Memory(),
-        (shard.lines[start : start + WINDOW] for start in range(0, len(shard.lines), WINDOW)),
-        options=search,
-        scores=line_format.scores,
-        advance=advance,
-        counts=counts,
-        first=shard.first,
-    )
+    windows = (shard.lines[start : start + WINDOW] for start in range(0, len(shard.lines), WINDOW))
+    how: dict[str, Any] = {
+        "options": search,
+        "scores": line_format.scores,
+        "advance": advance,
+        "counts": counts,
+    }
+    if memory is None:  # samples, which use no memory, depend on the number of the line
+        found = translator.translate_windows(windows, first=shard.first, **how)
+    else:
+        found = translate_with_memory(translator, memory, windows, **how)
     made = [line_of(one, line_format) for window in found for one in window]
     lines = [without_breaks(line) for line in made]
     counts[_BREAKS] = sum(one != other for one, other in zip(made, lines, strict=True))
