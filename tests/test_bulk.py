@@ -241,7 +241,7 @@ def test_other_settings_and_inputs_are_refused(run: Path, tmp_path: Path, call: 
     for options, message in (
         (("--beam", 2), "started with beam = "),
         (("--shard-lines", 3), "started with shard_lines = 10000, but is now given 3"),
-        (("--scores",), "started with no"),
+        (("--scores",), "started with scores = False, but is now given True"),
     ):
         code, _, err = call(*same, *options)
         assert (code, err.count("\n")) == (2, 1)

@@ -197,7 +197,7 @@ class BulkJob:
 
     def _require_same(self, manifest: Manifest) -> None:
         """Raise UserError unless settings and inputs are those of the manifest."""
-        for name in sorted(manifest.settings.keys() | self.settings.keys()):
+        for name in dict.fromkeys([*self.settings, *manifest.settings]):
             old, new = manifest.settings.get(name), self.settings.get(name)
             if old != new:
                 raise UserError(

@@ -238,10 +238,10 @@ def _settings(
     runs = [options.run, *(options.ensemble or [])]
     return {
         "run": [_hash_of_model(path, options.checkpoint) for path in runs],
-        "memory": content_hash(options.run / MEMORY) if remembers else None,
         **json.loads(search.model_dump_json()),
         "scores": options.scores,
         "no_memory": not uses_memory(options),
+        "memory": content_hash(options.run / MEMORY) if remembers else None,
         "keep_unknown": options.keep_unknown,
         "format": options.form.value,
         "engine": options.engine,
