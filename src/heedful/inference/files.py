@@ -94,7 +94,7 @@ def translate_lines(
                     for one in window:
                         if one.alignment is not None:
                             links.write(one.alignment.pharaoh().encode() + b"\n")
-                yield [_line(one, line_format) for one in window]
+                yield [line_of(one, line_format) for one in window]
 
         write_lines(lines(), output, "translation")
 
@@ -134,14 +134,24 @@ def write_lines(windows: Iterable[Iterable[str]], output: Path | None, noun: str
     with opened_output(output) as lines:
         for window in windows:
             for line in window:
-                whole = _LINE_BREAK.sub(" ", line)
+                whole = without_breaks(line)
                 breaks += whole != line
                 lines.write(whole.encode() + b"\n")
             lines.flush()
-    if breaks:
+    notice_breaks(breaks, noun)
+
+
+def without_breaks(line: str) -> str:
+    """A line with its inner line breaks as spaces."""
+    return _LINE_BREAK.sub(" ", line)
+
+
+def notice_breaks(count: int, noun: str, hint: str = " (--json keeps it)") -> None:
+    """Print a notice with the number of answers that had a line break, if there are any."""
+    if count:
         notice(
-            f"{breaks:,} {noun}{'s' if breaks > 1 else ''} had a line break inside; it was "
-            "written as a space (--json keeps it)"
+            f"{count:,} {noun}{'s' if count > 1 else ''} had a line break inside; it was "
+            f"written as a space{hint}"
         )
 
 
@@ -167,7 +177,8 @@ def count_lines(path: str) -> int | None:
     return sum(len(block) for block in read_line_blocks(path))
 
 
-def _line(one: Translation, line_format: LineFormat) -> str:
+def line_of(one: Translation, line_format: LineFormat) -> str:
+    """A translation in the format of the output; it may have line breaks."""
     if line_format.json:
         return json.dumps(one.to_json(), ensure_ascii=False)
     return f"{one.text}\t{one.score:.4f}" if line_format.scores else one.text

@@ -85,12 +85,14 @@ class Translator(Searcher):
         alignments: bool = False,
         advance: Advance | None = None,
         counts: Counter[str] | None = None,
+        first: int = 0,
     ) -> Iterator[list[Translation]]:
         """The same as `translate`, window by window; texts of a window are batched together.
 
         Without ``scores``, scores may be NaN if an engine does not compute them. With ``counts``,
         texts that were split or cut off are added there; call :meth:`warn` after the last of
-        several calls.
+        several calls. ``first`` is the index of the first text, from which its random numbers for
+        sampling are derived.
         """
         options = options or self.options
         if self.engine is not None:
@@ -98,7 +100,7 @@ class Translator(Searcher):
         if alignments:
             self.require_alignments()
         own: Counter[str] = Counter() if counts is None else counts
-        start = 0
+        start = first
         for block in blocks:
             window = Window(self, list(block), start, options, scores, alignments, advance)
             translations = window.translate()
@@ -204,16 +206,22 @@ class Translator(Searcher):
 
     def warn(self, counts: Counter[str]) -> None:
         """Print notices about texts that were split or cut off."""
-        if counts["split"]:
-            self.notify(
-                f"{_lines(counts['split'])} longer than the model's {self.max_length:,} tokens: "
-                "translated in parts and joined"
-            )
-        if counts["at limit"]:
-            self.notify(
-                f"{_lines(counts['at limit'])} cut off at the maximum output length (the model may "
-                "be repeating itself)"
-            )
+        for text in length_notices(counts, self.max_length):
+            self.notify(text)
+
+
+def length_notices(counts: Counter[str], max_length: int) -> Iterator[str]:
+    """Notices about texts that were split or cut off; ``max_length`` is the model's limit."""
+    if counts["split"]:
+        yield (
+            f"{_lines(counts['split'])} longer than the model's {max_length:,} tokens: "
+            "translated in parts and joined"
+        )
+    if counts["at limit"]:
+        yield (
+            f"{_lines(counts['at limit'])} cut off at the maximum output length (the model may "
+            "be repeating itself)"
+        )
 
 
 def _lines(count: int) -> str:

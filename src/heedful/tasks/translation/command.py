@@ -19,7 +19,6 @@ from heedful.tasks.options import (
     TargetColumn,
     Threads,
     columns_of,
-    opening_of,
     use_threads,
 )
 from heedful.tasks.translation.input_format import Format
@@ -50,6 +49,8 @@ class Translate:
         heedful translate runs/en-de texts.csv --source-column English --target-column German
 
         heedful translate runs/en-de locales/ --output translated/
+
+        heedful translate runs/en-de corpus/ --bulk --workers 4 --output translated/
     """
 
     run: Annotated[Path, typer.Argument(help="The run of a translator, or its CTranslate2 export.")]
@@ -145,6 +146,21 @@ class Translate:
             "differ from its source.",
         ),
     ] = False
+    bulk: Annotated[
+        bool,
+        typer.Option(
+            "--bulk",
+            help="Translate a large text file, or a folder of them, in worker processes. --output "
+            "is a folder. Rerun the command to resume an interrupted job.",
+        ),
+    ] = False
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="--bulk: number of processes; default: 1.")
+    ] = None
+    shard_lines: Annotated[
+        int | None,
+        typer.Option("--shard-lines", help="--bulk: lines of a shard; default: 10000."),
+    ] = None
     checkpoint: Checkpoint = None
     device: Device = "auto"
     threads: Threads = None
@@ -163,9 +179,17 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     from heedful.basics.settings import check
     from heedful.decoding import SearchOptions
     from heedful.inference.files import LineFormat, check_output
+    from heedful.tasks.translation.opening import open_translator
 
     given = _search_given(options)
     check(SearchOptions, {"beam": max(options.nbest or 1, 1), **given}, "search options")
+    if options.bulk:
+        from heedful.tasks.translation.bulk import run_bulk
+
+        run_bulk(options, loads, given)
+        return
+    if options.workers is not None or options.shard_lines is not None:
+        raise UserError("--workers and --shard-lines need --bulk; add it, or leave them out")
     line_format = LineFormat(json=options.json or (options.nbest or 1) > 1, scores=options.scores)
     if line_format.json and options.scores:
         raise UserError("JSON output includes the score; leave out --scores")
@@ -175,20 +199,7 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     if options.output is not None and options.output == options.alignments:
         raise UserError(f"--output and --alignments are both {options.output}; give two files")
     use_threads(options.threads)
-    translator = loads(
-        [options.run, *(options.ensemble or [])],
-        engine=options.engine,
-        quantization=options.quantization,
-        **opening_of(options),
-    )
-    usual = translator.options.model_dump()
-    usual["beam"] = max(usual["beam"], given.get("nbest", 1))
-    search = check(SearchOptions, {**usual, **given}, "search options")
-    if translator.engine is not None:
-        translator.engine.check(search)
-    if options.keep_unknown:
-        translator = _keeping_unknown(translator, options.run)
-    memory = _memory(options)
+    translator, search, memory = open_translator(options, loads, given)
     if is_folder:
         _translate_folder(options, translator, search, line_format, memory)
         return
@@ -237,31 +248,6 @@ def _translate_folder(
     print(f"{options.output}: {files or 'no files'}")
     if counts["refused"] or (options.strict and lacks):
         raise typer.Exit(1)
-
-
-def _memory(options: Translate) -> "Memory | None":
-    """The run's translation memory; None if it has none, or if it must not be used."""
-    from heedful.tasks.pairs.run import load_memory
-
-    of_model = options.scores or options.nbest or options.sample or options.alignments
-    return None if options.no_memory or of_model else load_memory(options.run)
-
-
-def _keeping_unknown(translator: "Translator", run: Path) -> "Translator":
-    """The translator, which keeps names that are not in the run's memory.
-
-    Raises:
-        UserError: the run has no memory, or its model knows no placeholders.
-    """
-    from heedful.tasks.pairs.run import load_memory
-
-    memory = load_memory(run)
-    if memory is None:
-        raise UserError(
-            f"{run} has no memory, whose words --keep-unknown needs: train it with "
-            "data.keep_memory = true"
-        )
-    return translator.keeping_unknown(memory)
 
 
 def _search_given(options: Translate) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def translate_folder(
     known = _known(output, key)
     done: dict[str, str] = {}
     counts: Counter[Outcome] = Counter()
-    for path in _files(source):
+    for path in visible_files(source):
         name = path.relative_to(source).as_posix()
         place = output / name
         found = content_hash(path)
@@ -77,7 +77,8 @@ def translator_key(run: Path, options: Any) -> str:
     return found.hexdigest()
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def visible_files(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of its folders, sorted, without hidden ones."""
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if path.is_file() and not hidden:
