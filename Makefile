@@ -4,7 +4,7 @@ BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow combinations notebooks browsers portability portability-short sanitize lint bench results clean
+.PHONY: demo test test-slow combinations processes notebooks browsers portability portability-short sanitize lint bench results clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/installed
@@ -14,12 +14,16 @@ test: .venv/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 # make test-slow: all slow checks, one after the other; some hours on two cores.
-test-slow: combinations notebooks browsers portability sanitize
+test-slow: combinations processes notebooks browsers portability sanitize
 
 # make combinations: trains, searches and watches with every combination of parts of attention (hours). SHARE=2/8 tests the second eighth.
 SHARE ?= 1/1
 combinations: .venv/installed-test
 	OMP_NUM_THREADS=1 HEEDFUL_COMBINATIONS=$(SHARE) $(BIN)/python -m pytest -q -n auto tests/test_attention_combinations.py
+
+# make processes: bulk jobs whose processes are killed, interrupted and resumed (minutes).
+processes: .venv/installed-test
+	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto tests/test_bulk.py
 
 # make notebooks: the view of a trace in JupyterLab and marimo, which are installed into .venv.
 notebooks: .venv/installed-test

@@ -29,6 +29,9 @@ from heedful.tasks.pairs.run import load_memory
 from test_cli_translate import RECIPE, WORDS
 
 Call = Callable[..., tuple[int, str, str]]
+processes = pytest.mark.skipif(
+    not os.environ.get("HEEDFUL_PROCESSES"), reason="starts many processes: make processes"
+)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +157,14 @@ def right(lines: int = 57) -> str:
     return "".join(f"line {number}"[::-1] + "\n" for number in range(lines))
 
 
-@pytest.mark.parametrize(("workers", "shard_lines"), [(1, 10_000), (2, 7), (3, 4)])
+@pytest.mark.parametrize(
+    ("workers", "shard_lines"),
+    [
+        pytest.param(1, 10_000, marks=processes),
+        (2, 7),
+        pytest.param(3, 4, marks=processes),
+    ],
+)
 def test_output_is_that_of_one_process(
     run: Path, alone: dict[str, bytes], tmp_path: Path, call: Call, workers: int, shard_lines: int
 ) -> None:
@@ -174,6 +184,7 @@ def test_output_is_that_of_one_process(
     assert left == {Path(name).name for name in alone} | {"deep", STATE, "manifest.json"}
 
 
+@processes
 def test_samples_do_not_depend_on_shards(run: Path, tmp_path: Path, call: Call) -> None:
     (tmp_path / "in.txt").write_bytes(texts(12))
     options = (run, tmp_path / "in.txt", "--sample", "--seed", 5)
@@ -201,6 +212,7 @@ def wait_for_shards(output: Path, count: int) -> None:
         time.sleep(0.01)
 
 
+@processes
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_command_is_resumed(
     run: Path, tmp_path: Path, call: Call, how: signal.Signals
@@ -283,6 +295,7 @@ def test_wrong_options_are_refused(run: Path, tmp_path: Path, call: Call) -> Non
     assert (tmp_path / "out/in.txt").read_text() == "mine\n"
 
 
+@processes
 def test_a_dead_worker_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     summary = job(tmp_path).run(partial(opens_killer, tmp_path, 1), 1, "test")
     assert (tmp_path / "out/in.txt").read_text() == right()
@@ -292,6 +305,7 @@ def test_a_dead_worker_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "in.txt, lines 21 to 30; another worker takes its place" in err
 
 
+@processes
 def test_a_shard_that_kills_every_worker_ends_the_job(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="lines 21 to 30, for the 3rd time"):
         job(tmp_path).run(partial(opens_killer, tmp_path, 3), 1, "test")
@@ -301,6 +315,7 @@ def test_a_shard_that_kills_every_worker_ends_the_job(tmp_path: Path) -> None:
     assert (tmp_path / "out/in.txt").read_text() == right()
 
 
+@processes
 def test_a_workers_error_ends_the_job(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"in\.txt, lines 1 to 10: refused"):
         job(tmp_path).run(opens_refusing, 1, "test")
@@ -347,6 +362,7 @@ def test_a_second_start_is_refused(tmp_path: Path) -> None:
         one.run(opens, 1, "test")
 
 
+@processes
 def test_a_deleted_output_is_made_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job(tmp_path).run(opens, 1, "test")
     (tmp_path / "out/in.txt").unlink()
@@ -361,6 +377,7 @@ def opens_on_full_disk() -> Answer:
     return reversed_lines
 
 
+@processes
 def test_a_full_disk_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write .*free some space") as found:
         job(tmp_path).run(opens_on_full_disk, 2, "test")

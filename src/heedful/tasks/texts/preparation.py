@@ -10,11 +10,11 @@ from heedful.basics.symbols import END
 from heedful.data.examples import Example
 from heedful.data.vocabularies import (
     SavedVocabulary,
-    Vocabulary,
     save_vocabulary,
     separators_of,
     train_vocabulary,
 )
+from heedful.data.vocabulary import Vocabulary
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.runs.start import Start
