@@ -337,6 +337,7 @@ def test_a_pipe_is_answered_while_it_is_open_and_can_be_interrupted(
 ) -> None:
     links = str(tmp_path / "links")
     command = [sys.executable, "-m", "heedful", "translate", str(run), "--alignments", links]
+    command += ["--threads", "1"]  # no notice about other programs
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:
         for line in (b"one red dog\n", b"\n", b"two\n"):

@@ -108,6 +108,24 @@ def opening_of(options: Opens) -> dict[str, Any]:
     }
 
 
+def load_for(task: str, options: Any) -> Any:
+    """The predictor of the run that is given to the command of a task.
+
+    Args:
+        task: the name of the task.
+        options: options of the command, with a ``run`` and those of :class:`Opens`.
+
+    Raises:
+        UserError: the folder is not a run, or the run has another task.
+    """
+    from heedful.tasks.spec import spec_of_run
+
+    _, spec = spec_of_run(options.run)
+    if spec.name != task:
+        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
+    return spec.load(options.run, **opening_of(options))
+
+
 def use_threads(threads: int | None) -> None:
     """Set the number of threads of this process; None keeps PyTorch's default.
 

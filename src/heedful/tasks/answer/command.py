@@ -18,7 +18,7 @@ from heedful.tasks.line_commands import (
     check_outputs,
     save_trace,
 )
-from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
+from heedful.tasks.options import Checkpoint, Device, Precision, Threads, load_for, use_threads
 
 if TYPE_CHECKING:
     from heedful.tasks.answer.examples import Asked
@@ -74,12 +74,8 @@ def run(options: AnswerOptions) -> None:
         raise UserError("--json includes the facts; leave out --facts")
     use_threads(options.threads)
     from heedful.inference.files import line_windows, write_lines
-    from heedful.tasks.spec import spec_of_run
 
-    _, spec = spec_of_run(options.run)
-    if spec.name != "answer":
-        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
-    predictor = spec.load(options.run, **opening_of(options))
+    predictor = load_for("answer", options)
     windows = line_windows(options.file, encoding=options.encoding)
     lines = (line for window in windows for line in window)
     asked = read_questions(lines, "standard input" if options.file == "-" else options.file)

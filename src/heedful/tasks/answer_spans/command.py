@@ -17,7 +17,7 @@ from heedful.tasks.line_commands import (
     check_outputs,
     save_trace,
 )
-from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
+from heedful.tasks.options import Checkpoint, Device, Precision, Threads, load_for, use_threads
 
 if TYPE_CHECKING:
     from heedful.inference.span_reader import Question, SpanAnswer
@@ -81,17 +81,13 @@ class Ask:
 def run(options: Ask) -> None:
     """Run the command."""
     from heedful.inference.files import check_output, write_lines
-    from heedful.tasks.spec import spec_of_run
 
     check_outputs(options.output, options.trace)
     check_output(options.predictions)
     if options.json and options.scores:
         raise UserError("--json includes the scores; leave out --scores")
     use_threads(options.threads)
-    _, spec = spec_of_run(options.run)
-    if spec.name != "answer-spans":
-        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
-    predictor = spec.load(options.run, **opening_of(options))
+    predictor = load_for("answer-spans", options)
     names, asked = _read(options)
     if options.predictions is not None and names is None:
         raise UserError("--predictions needs a file in SQuAD's format, with identifiers")

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from heedful.basics.errors import UserError
 from heedful.tasks.image_input import Files, paths_given, predicted_lines, seen_in
 from heedful.tasks.line_commands import Json, Output, TraceFile, check_outputs, save_trace
 from heedful.tasks.options import (
@@ -15,7 +14,7 @@ from heedful.tasks.options import (
     Device,
     Precision,
     Threads,
-    opening_of,
+    load_for,
     use_threads,
 )
 
@@ -55,12 +54,8 @@ def run(options: CaptionOptions) -> None:
     from heedful.basics.settings import check
     from heedful.decoding import SearchOptions
     from heedful.inference.files import write_lines
-    from heedful.tasks.spec import spec_of_run
 
-    _, spec = spec_of_run(options.run)
-    if spec.name != "captioning":
-        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
-    predictor: Any = spec.load(options.run, **opening_of(options))
+    predictor = load_for("captioning", options)
     own = predictor.options.model_dump() | {"nbest": options.nbest}
     if options.beam is not None:
         own["beam"] = options.beam

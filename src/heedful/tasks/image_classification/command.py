@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from heedful.basics.errors import UserError
 from heedful.tasks.image_input import Files, paths_given, predicted_lines, seen_in
 from heedful.tasks.line_commands import Json, Output, TraceFile, check_outputs, save_trace
-from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
+from heedful.tasks.options import Checkpoint, Device, Precision, Threads, load_for, use_threads
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,8 @@ def run(options: ImageOptions) -> None:
     check_outputs(options.output, options.trace)
     use_threads(options.threads)
     from heedful.inference.files import write_lines
-    from heedful.tasks.spec import spec_of_run
 
-    _, spec = spec_of_run(options.run)
-    if spec.name != "image-classification":
-        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
-    predictor: Any = spec.load(options.run, **opening_of(options))
+    predictor = load_for("image-classification", options)
     paths = paths_given(options.files, traced=options.trace is not None)
     if options.trace is not None:
         save_trace(predictor.trace(seen_in(next(iter(paths)))), options.trace)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,7 +23,7 @@ from heedful.tasks.options import (
     Device,
     Precision,
     Threads,
-    opening_of,
+    load_for,
     use_threads,
 )
 
@@ -88,12 +88,8 @@ def run(options: SummariseOptions) -> None:
         raise UserError("--json includes what is copied; leave out --copies")
     use_threads(options.threads)
     from heedful.inference.files import write_lines
-    from heedful.tasks.spec import spec_of_run
 
-    _, spec = spec_of_run(options.run)
-    if spec.name != "summary":
-        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
-    predictor: Any = spec.load(options.run, **opening_of(options))
+    predictor = load_for("summary", options)
     if options.beam is not None:
         predictor.options = predictor.options.model_copy(update={"beam": options.beam})
     texts = read_texts(options, options.column or predictor.recipe.data.source_column)

@@ -3,13 +3,13 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from heedful.basics.errors import UserError
 from heedful.tasks.line_commands import TraceFile, check_outputs, save_trace
-from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
+from heedful.tasks.options import Checkpoint, Device, Precision, Threads, load_for, use_threads
 
 FORMS = {".wav": "WAV", ".flac": "FLAC", ".ogg": "OGG"}
 """Ending of a file → its format."""
@@ -57,14 +57,10 @@ def run(options: SpeakOptions) -> None:
     from heedful.basics.files import atomic_file
     from heedful.basics.json_models import read_object
     from heedful.basics.settings import check
-    from heedful.tasks.spec import spec_of_run
     from heedful.tasks.synthesis.examples import Said
     from heedful.tasks.synthesis.recipe import SpeakingSettings
 
-    _, spec = spec_of_run(options.run)
-    if spec.name != "synthesis":
-        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
-    predictor: Any = spec.load(options.run, **opening_of(options))
+    predictor = load_for("synthesis", options)
     if options.seed is not None:
         own = predictor.options.model_dump() | {"seed": options.seed}
         predictor.options = check(SpeakingSettings, own, "the options")

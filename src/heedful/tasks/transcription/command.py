@@ -17,7 +17,7 @@ from heedful.tasks.options import (
     Device,
     Precision,
     Threads,
-    opening_of,
+    load_for,
     use_threads,
 )
 from heedful.tasks.sound_input import heard_in, lines_of
@@ -96,12 +96,8 @@ def run(options: TranscribeOptions) -> None:
     use_threads(options.threads)
     from heedful.basics.settings import check
     from heedful.inference.files import write_lines
-    from heedful.tasks.spec import spec_of_run
 
-    _, spec = spec_of_run(options.run)
-    if spec.name != "transcription":
-        raise UserError(f"{options.run} is a run for {spec.name}; use heedful {spec.command}")
-    predictor: Any = spec.load(options.run, **opening_of(options))
+    predictor = load_for("transcription", options)
     own = predictor.options.model_dump() | {"nbest": options.nbest}
     if options.beam is not None:
         own["beam"] = options.beam

@@ -44,7 +44,8 @@ class Translation(TextToTextSpec):
         return choose_recipe(files, **settings)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
-        from heedful.tasks.translation.command import Translate, run
+        from heedful.tasks.translation.command import run
+        from heedful.tasks.translation.command_options import Translate
 
         return [Command(self.command, Translate, partial(run, loads=loads))]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -29,12 +29,10 @@ from heedful.runs.checkpoints import MODEL
 from heedful.runs.registry import load_file, loaded_files
 from heedful.tasks.options import use_threads
 from heedful.tasks.pairs.run import MEMORY, open_pair_run
+from heedful.tasks.translation.command_options import Translate
 from heedful.tasks.translation.folders import visible_files
 from heedful.tasks.translation.input_format import Format
 from heedful.tasks.translation.opening import open_translator, uses_memory
-
-if TYPE_CHECKING:
-    from heedful.tasks.translation.command import Translate
 
 _MOST_WORKERS = 1_024
 _MOST_SHARD_LINES = 1_000_000
@@ -42,7 +40,7 @@ _BREAKS = "line breaks"
 
 
 def run_bulk(
-    options: "Translate", loads: Callable[..., Translator], given: dict[str, Any]
+    options: Translate, loads: Callable[..., Translator], given: dict[str, Any]
 ) -> BulkSummary:
     """Translate a file or a folder in worker processes, and print a summary.
 
@@ -79,7 +77,7 @@ def run_bulk(
 class _Opens:
     """Opens the translator of a worker."""
 
-    options: "Translate"
+    options: Translate
     loads: Callable[..., Translator]
     given: dict[str, Any]
     threads: int
@@ -126,7 +124,7 @@ def _translated(
 
 
 def _report(
-    options: "Translate", output: Path, summary: BulkSummary, workers: int, max_length: int
+    options: Translate, output: Path, summary: BulkSummary, workers: int, max_length: int
 ) -> None:
     """Print notices with the counts of all shards, and the summary."""
     for text in length_notices(summary.counts, max_length):
@@ -155,7 +153,7 @@ def _report(
     )
 
 
-def _check_options(options: "Translate") -> Path:
+def _check_options(options: Translate) -> Path:
     """The output folder.
 
     Raises:
@@ -191,7 +189,7 @@ def _check_options(options: "Translate") -> Path:
     return options.output
 
 
-def _inputs(options: "Translate", output: Path) -> dict[str, BulkInput]:
+def _inputs(options: Translate, output: Path) -> dict[str, BulkInput]:
     """The input files by name.
 
     Raises:
@@ -232,7 +230,7 @@ def _require_lines(path: Path, encoding: str | None) -> None:
 
 
 def _settings(
-    options: "Translate", translator: Translator, search: SearchOptions, remembers: bool
+    options: Translate, translator: Translator, search: SearchOptions, remembers: bool
 ) -> dict[str, Any]:
     """Everything that affects translations, for the manifest of the job."""
     runs = [options.run, *(options.ensemble or [])]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.settings import check
@@ -11,13 +11,11 @@ from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
 from heedful.tasks.options import opening_of
 from heedful.tasks.pairs.run import load_memory
-
-if TYPE_CHECKING:
-    from heedful.tasks.translation.command import Translate
+from heedful.tasks.translation.command_options import Translate
 
 
 def open_translator(
-    options: "Translate", loads: Callable[..., Translator], given: dict[str, Any]
+    options: Translate, loads: Callable[..., Translator], given: dict[str, Any]
 ) -> tuple[Translator, SearchOptions, Memory | None]:
     """The translator, its search options, and the memory for exact matches if it is used.
 
@@ -45,7 +43,7 @@ def open_translator(
     return translator, search, load_memory(options.run) if uses_memory(options) else None
 
 
-def uses_memory(options: "Translate") -> bool:
+def uses_memory(options: Translate) -> bool:
     """Whether exact matches are taken from the run's translation memory, if it has one."""
     of_model = options.scores or options.nbest or options.sample or options.alignments
     return not (options.no_memory or of_model)
