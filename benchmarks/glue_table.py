@@ -211,8 +211,7 @@ def network(system: str, name: str, options: argparse.Namespace) -> tuple[list[P
     if system in SYSTEMS and not is_russian(name):
         start = pretrain(system, options)
     first = {rate: fine_tune(system, name, start, rate, 1, options) for rate in LEARNING_RATES}
-    by = str(as_text_run(open_run(first[LEARNING_RATES[0]])).recipe.training.choose_by)
-    best = max(first, key=lambda rate: validated(first[rate], by))
+    best = max(first, key=lambda rate: validated(first[rate]))
     more = [fine_tune(system, name, start, best, seed, options) for seed in options.seeds]
     return [first[best], *more], best
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import heedful.cli.train
+import heedful.tasks.spec
 import heedful.tasks.texts.loading
 from heedful.basics.errors import UserError
 from heedful.cli import task_commands, view
@@ -48,6 +50,8 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
         monkeypatch.setattr(
             heedful.tasks.texts.loading, name, lambda *_, name=name, **__: there[name]
         )
+    one_label = SimpleNamespace(gives_sets=False)
+    monkeypatch.setattr(heedful.tasks.spec, "spec_of_run", lambda _: (None, one_label))
     return there
 
 

@@ -67,7 +67,10 @@ class Embed {
     this.choose(0);
   }
 
-  /** Select the text whose attention other panels show. @param {number} row */
+  /**
+   * Select the text whose attention other panels show.
+   * @param {number} row
+   */
   choose(row) {
     this.textInput.setSubject({ model: this.textInput.model, source: this.texts[row] });
     this.hint.textContent = this.texts.length < 2 ? "" : `The other panels show text ${row + 1}. Select a row of the matrix for another text.`;
