@@ -1,7 +1,7 @@
 """One table of the tasks of GLUE and both SuperGLUEs that are at hand, for six systems.
 
     python benchmarks/glue_table.py --data FOLDER --out FOLDER [--seeds 3]
-        [--only majority bag …] [--tasks cola cb …] [--budget 2e15] [--threads 1] [--collect]
+        [--only majority bag …] [--tasks cola cb …] [--budget 3e14] [--threads 1] [--collect]
 
 FOLDER has ``glue``, ``superglue``, ``russian-superglue`` and, for the pre-training of BERT and
 ELECTRA, ``wikitext-2``. The systems: the most frequent training label; logistic regression on bags
@@ -54,7 +54,7 @@ from heedful.tasks.suites import Trained
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.run import as_text_run
 from heedful.training.train import train
-from pretraining import LEARNING_RATES, RESAMPLES, SYSTEMS, pretrain, validated
+from pretraining import LEARNING_RATES, RESAMPLES, SYSTEMS, pretrain, read_options, validated
 from reporting import machine, said, table
 from word_bags import STRENGTHS, fit_bags, validation_figure
 
@@ -170,7 +170,7 @@ def bags(name: str, options: argparse.Namespace) -> tuple[list[list[Answer]], fl
     with TemporaryDirectory() as folder:
         examples = examples_of(name, options, Path(folder))
         train_rows, held = list(examples.of("train")), list(examples.of("validation"))
-    by = str(getattr(check_recipe(tables_of(name), name).training, "choose_by"))  # noqa: B009
+    by = str(getattr(check_recipe(tables_of(name), name).training, "choose_by"))  # noqa: B009 - tasks type it
     models = {one: fit_bags(train_rows, one, task.is_numeric) for one in STRENGTHS}
     best = max(models, key=lambda one: validation_figure(models[one], held, by))
     return [answered(items, models[best], task) for items in scored_items(name, options)], best
@@ -292,21 +292,7 @@ def markdown(options: argparse.Namespace) -> str:
 
 def main() -> int:
     """Run what is asked for, then write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=2e15, help="operations of a pre-training")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--set", action="append", default=[], help="a setting of pre-trainings")
-    parser.add_argument("--set-fine-tuning", action="append", default=[], help="of the others")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--collect", action="store_true", help="train nothing")
-    options = parser.parse_args()
-    options.seeds = range(2, options.seeds + 1)
+    options = read_options(__doc__, NAMES, TASKS)
     try:
         for system in [] if options.collect else options.only:
             for name in options.tasks:

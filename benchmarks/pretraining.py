@@ -17,7 +17,7 @@ without a name only pre-trains; several processes may then fine-tune, each with 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,23 +225,31 @@ def markdown(options: argparse.Namespace) -> str:
     return table(["pre-training", *TASKS], rows)
 
 
-def main() -> int:
-    """Run what is asked for, then write the table."""
+def read_options(
+    description: str | None, systems: Collection[str], tasks: Collection[str]
+) -> argparse.Namespace:
+    """The options of the command line; ``seeds`` are those after the first."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=3e14, help="operations of a pre-training")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
-    parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--only", nargs="*", choices=systems, default=list(systems))
+    parser.add_argument("--tasks", nargs="*", choices=tasks, default=list(tasks))
     parser.add_argument("--set", action="append", default=[], help="a setting of pre-trainings")
     parser.add_argument("--set-fine-tuning", action="append", default=[], help="of the others")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--collect", action="store_true", help="train nothing")
     options = parser.parse_args()
     options.seeds = range(2, options.seeds + 1)
+    return options
+
+
+def main() -> int:
+    """Run what is asked for, then write the table."""
+    options = read_options(__doc__, SYSTEMS, TASKS)
     try:
         for system in [] if options.collect else options.only:
             pretrain(system, options)

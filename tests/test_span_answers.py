@@ -26,7 +26,7 @@ from heedful.evaluation.span_answers import (
 from heedful.inference.span_windows import answer_in, boundaries, right_in, windows_of
 
 CONTEXT = "The  café was built in 1066, by William.\nIt's (very) old; Straße ☃!"
-XQUAD = Path("/work/shared/data/xquad")
+XQUAD = Path(__file__).parents[1] / "../shared/data/xquad"
 KINDS = [
     VocabularySettings(kind="bpe", vocabulary_size=366, lower_case=True),
     VocabularySettings(kind="unigram", vocabulary_size=363),
@@ -201,7 +201,7 @@ def test_tables_have_answers_with_and_without_a_place(
         list(read_questions([path]))
 
 
-@pytest.mark.skipif(not XQUAD.exists(), reason="XQuAD is not on this machine")
+@pytest.mark.skipif(not XQUAD.exists(), reason="../shared/data/xquad is absent")
 @pytest.mark.parametrize("language", ["en", "de", "es", "ru"])
 def test_xquad_is_read_whole_and_its_answers_are_at_their_places(language: str) -> None:
     path = XQUAD / f"xquad.{language}.json.xz"

@@ -52,7 +52,7 @@ class Trained(NamedTuple):
 def trained_runs(options: StudyOptions, recipes: Sequence[Recipe]) -> Iterator[Trained]:
     """The runs that are given; else a run of each recipe and seed, trained or resumed in ``out``.
 
-    Recipes whose folder of data is missing are left out, and a line says so. With ``quick``, only
+    Recipes whose data folder is missing are left out with a message. With ``quick``, only
     the first recipe and seed are trained.
 
     Args:
