@@ -167,6 +167,8 @@ _context = multiprocessing.get_context("forkserver")
 
 def _forked(arguments: list[str], folder: Path, fds: list[int]) -> Any:
     modules = [one.name for one in pkgutil.walk_packages(heedful.__path__, "heedful.")]
+    # PyTorch imports these when it first builds a model without data.
+    modules += ["torch._dynamo", "torch._refs"]
     _context.set_forkserver_preload([one for one in modules if "__main__" not in one])
     settings = (arguments, str(folder), dict(os.environ))
 
@@ -190,6 +192,9 @@ class _Target:
             os.dup2(fd.detach(), number)
         sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", encoding="utf-8")
+        # A pytest in the background, or of nohup, ignores both.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
