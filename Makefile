@@ -4,6 +4,9 @@ BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Without the cache of bytecode, every command that a test starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow combinations processes notebooks browsers portability portability-short sanitize lint bench results clean
 .DEFAULT_GOAL := demo
 

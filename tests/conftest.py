@@ -1,5 +1,7 @@
 """Settings of all tests, and optionally different random numbers.
 
+Files are not forced to the disk (``disk_help``).
+
 If HEEDFUL_TEST_SEED is an integer, it is added to every seed that a test passes to
 ``torch.manual_seed`` or to a ``torch.Generator``. Seeds set by the library, such as that of a
 recipe, do not change.
@@ -18,6 +20,8 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import settings
+
+from disk_help import without_waiting
 
 OFFSET = int(os.environ.get("HEEDFUL_TEST_SEED") or 0)
 _seed_all = torch.manual_seed
@@ -42,6 +46,8 @@ if OFFSET:
     torch.manual_seed = manual_seed
     torch.Generator = ShiftedGenerator  # type: ignore[misc]
 
+
+os.fsync = without_waiting(os.fsync)
 
 settings.register_profile("heedful", derandomize=not OFFSET)
 settings.load_profile("heedful")

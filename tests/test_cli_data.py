@@ -4,8 +4,6 @@ import gzip
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
+from command_help import PIPE, Started
 from heedful.basics.errors import UserError
 from heedful.cli import data as commands
 from heedful.data.examples import Pair
@@ -227,10 +226,8 @@ def test_every_help_ends_in_an_example() -> None:
         assert f"heedful data {name} memory.tmx" in shown
 
 
-def start(*arguments: object) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "heedful", "data", *map(str, arguments)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, **pipes)
+def start(*arguments: object) -> Started:
+    return Started("data", *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=False)
 
 
 def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:

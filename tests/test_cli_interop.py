@@ -4,12 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from command_help import run_command
 from interop_help import gpt_folder
-
-
-def heedful(*arguments: object, where: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "heedful", *map(str, arguments)]
-    return subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
 
 
 def test_there_and_back_again(tmp_path: Path) -> None:
@@ -17,9 +13,9 @@ def test_there_and_back_again(tmp_path: Path) -> None:
     config = tmp_path / "hf" / "config.json"
     config.write_text(config.read_text().replace("{", '{"note": "mine",', 1))
     own = ("--ignore-field", "note")
-    done = heedful("import", "hf", "hf", "--out", "run", *own, where=tmp_path)
+    done = run_command("import", "hf", "hf", "--out", "run", *own, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "run: a run for language-model, from hf\n")
-    done = heedful("export", "hf", "run", "--out", "back", where=tmp_path)
+    done = run_command("export", "hf", "run", "--out", "back", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "back: for from_pretrained of transformers\n")
     weights = [tmp_path / name / "model.safetensors" for name in ("hf", "back")]
     assert weights[0].stat().st_size > 0
@@ -30,10 +26,10 @@ def test_there_and_back_again(tmp_path: Path) -> None:
 
 
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    done = heedful("import", "hf", "nowhere", "--out", "run", where=tmp_path)
+    done = run_command("import", "hf", "nowhere", "--out", "run", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "heedful: nowhere is not a folder; give a folder with a config.json\n"
-    done = heedful("export", "hf", "nowhere", "--out", "back", where=tmp_path)
+    done = run_command("export", "hf", "nowhere", "--out", "back", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 

@@ -18,6 +18,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from command_help import PIPE, Started
 from heedful.basics.errors import UserError
 from heedful.cli import serve, task_commands
 from heedful.runs.opening import accept_changes
@@ -45,20 +46,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(folder: Path, *arguments: str) -> Iterator[tuple[Started, str]]:
     """A server's process and its address, which it says once it listens."""
-    command = [
-        sys.executable,
-        "-m",
-        "heedful",
-        "serve",
-        *arguments,
-        "--port",
-        "0",
-        "--threads",
-        "1",
-    ]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    serve = ("serve", *arguments, "--port", "0", "--threads", "1")
+    process = Started(*serve, cwd=folder, stderr=PIPE)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()

@@ -6,8 +6,6 @@ import json
 import random
 import re
 import signal
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from command_help import PIPE, Started, run_command
 from heedful.basics.errors import UserError
 from heedful.cli import task_commands
 from heedful.data.documents.formats import FORMATS
@@ -68,8 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = "".join(f"{source}\t{target}\n" for source, target in pairs)
         (folder / f"{name}.tsv").write_text(text)
     (folder / "recipe.toml").write_text(RECIPE)
-    command = [sys.executable, "-m", "heedful", "train", "recipe.toml", "--out", "run"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = run_command("train", "recipe.toml", "--out", "run", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -335,11 +333,9 @@ def test_wrong_input_leaves_no_output(run: Path, tmp_path: Path) -> None:
 def test_a_pipe_is_answered_while_it_is_open_and_can_be_interrupted(
     run: Path, tmp_path: Path
 ) -> None:
-    links = str(tmp_path / "links")
-    command = [sys.executable, "-m", "heedful", "translate", str(run), "--alignments", links]
+    command = ["translate", run, "--alignments", tmp_path / "links"]
     command += ["--threads", "1"]  # no notice about other programs
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as process:
+    with Started(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=False) as process:
         for line in (b"one red dog\n", b"\n", b"two\n"):
             process.stdin.write(line)
             process.stdin.flush()

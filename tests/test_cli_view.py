@@ -4,8 +4,6 @@ import base64
 import json
 import re
 import signal
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
+from command_help import PIPE, Started
 from heedful.basics.errors import UserError
 from heedful.cli import view
 from heedful.inference import Trace
@@ -113,8 +112,8 @@ def test_the_page_is_served_to_this_machine_until_it_is_interrupted(
 ) -> None:
     saved = tmp_path / "kept.safetensors"
     assert call(folder / "run", TEXT, "--save", saved).exit_code == 0
-    command = [sys.executable, "-m", "heedful", "view", folder / "run", "--with", saved]
-    with subprocess.Popen([*command, "--no-browser"], stderr=subprocess.PIPE, text=True) as process:
+    command = ("view", folder / "run", "--with", saved, "--no-browser")
+    with Started(*command, stderr=PIPE) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         while "serving" not in line:

@@ -18,6 +18,7 @@ import torch
 from typer.testing import CliRunner
 
 import heedful
+from command_help import Started
 from dialogue_help import as_lines, dialogues, recipe, trained
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
@@ -503,8 +504,8 @@ def test_an_answer_is_stopped(responder: Responder) -> None:
 def test_a_terminal(run: Path) -> None:
     """In a real terminal: the prompt, an answer, and the end with Ctrl-D."""
     parent, child = pty.openpty()
-    command = [sys.executable, "-m", "heedful", "chat", str(run), "--device", "cpu"]
-    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, close_fds=True)
+    command = ("chat", run, "--device", "cpu")
+    process = Started(*command, stdin=child, stdout=child, stderr=child)
     os.close(child)
     shown, sent = b"", 0
     typed = [b"I am Dan.\n", b"Who am I?\n", b"\x04"]

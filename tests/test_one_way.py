@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import heedful
+from command_help import run_command
 from heedful.basics.errors import UserError
 from heedful.decoding import SearchOptions
 
@@ -57,15 +58,10 @@ def test_validation_command_and_python_agree_byte_by_byte(folder: Path, run: str
     translator = heedful.load(folder / run, checkpoint="last")
     options = SearchOptions(beam=3)
     from_python = [one.text for one in translator.translate(SENTENCES, options=options)]
-    command = [sys.executable, "-m", "heedful", "translate", str(folder / run), "--no-memory"]
+    command = ("translate", folder / run, "--no-memory", "--beam", "3", "--checkpoint", "last")
     text = "".join(f"{sentence}\n" for sentence in SENTENCES)
-    finished = subprocess.run(
-        [*command, "--beam", "3", "--checkpoint", "last", "--json"],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    finished = run_command(*command, "--json", given=text)
+    assert finished.returncode == 0, finished.stderr
     # JSON, because hardly trained models write control characters and line ends.
     from_command = [json.loads(line)["text"] for line in finished.stdout.split("\n")[:-1]]
     assert from_command == from_python == from_validation
@@ -108,15 +104,12 @@ def test_an_unknown_precision_or_checkpoint_is_said(folder: Path) -> None:
 
 
 def test_info_says_what_a_run_is(folder: Path) -> None:
-    command = [sys.executable, "-m", "heedful", "info", str(folder / "transformer")]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "60 pairs" in shown
-    found = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
-    summary = json.loads(found)
-    evaluated = [*command[:3], "evaluate", command[-1], "--bootstrap", "0", "--json"]
-    report = subprocess.run(evaluated, capture_output=True, text=True, check=True).stdout
+    run = folder / "transformer"
+    assert "60 pairs" in run_command("info", run).stdout
+    summary = json.loads(run_command("info", run, "--json").stdout)
+    report = run_command("evaluate", run, "--bootstrap", "0", "--json").stdout
     bleu = json.loads(report)["scores"][0]["value"]
-    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    again = run_command("info", run, "--json").stdout
     assert json.loads(again)["scores"][-1]["scores"]["BLEU"]["value"] == bleu
     assert summary["step"] == 12
     assert summary["finished"]

@@ -6,7 +6,6 @@ It is one file. Training, resuming, evaluation, the server and the page are heed
 import json
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 import heedful
+from command_help import DEVNULL, PIPE, Started, run_command
 from heedful.basics.errors import UserError
 from heedful.runs import registry
 from heedful.runs.summary import describe_run, summarise_run
@@ -66,8 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def command(folder: Path, *arguments: str, given: str | None = None) -> Any:
-    whole = [sys.executable, "-m", "heedful", *arguments, "--plugin", str(PLUGIN)]
-    return subprocess.run(whole, cwd=folder, input=given, capture_output=True, text=True)
+    return run_command(*arguments, "--plugin", PLUGIN, cwd=folder, given=given)
 
 
 def weights(run: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
@@ -84,8 +83,7 @@ def examples(folder: Path) -> list[dict[str, str]]:
 
 def test_a_killed_training_is_resumed_exactly(folder: Path) -> None:
     arguments = ["recipe.toml", "--data", ".", "--out", "killed", "--plugin", str(PLUGIN)]
-    training = [sys.executable, "-m", "heedful", "train", *arguments]
-    with subprocess.Popen(training, cwd=folder, stderr=subprocess.DEVNULL) as process:
+    with Started("train", *arguments, cwd=folder, stderr=DEVNULL) as process:
         first = folder / "killed" / "checkpoints" / "step-00000010"
         while not first.exists() and process.poll() is None:
             time.sleep(0.002)
@@ -175,8 +173,7 @@ def test_options_of_other_tasks_are_refused(folder: Path) -> None:
 
 
 def test_its_run_names_no_plugin(folder: Path) -> None:
-    bare = [sys.executable, "-m", "heedful", "predict", "whole"]
-    without = subprocess.run(bare, cwd=folder, input="", capture_output=True, text=True)
+    without = run_command("predict", "whole", cwd=folder)
     assert without.returncode == 2
     assert "unknown task 'picture-captions'" in without.stderr
     assert "--plugin FILE.py" in without.stderr
@@ -201,10 +198,8 @@ def test_its_attention_is_traced(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
     """A server of the run, in a process of its own."""
-    serve = [sys.executable, "-m", "heedful", "serve", "whole", "--port=0", "--device=cpu"]
-    with subprocess.Popen(
-        [*serve, "--plugin", str(PLUGIN)], cwd=folder, stderr=subprocess.PIPE, text=True
-    ) as process:
+    serve = ("serve", "whole", "--port=0", "--device=cpu", "--plugin", PLUGIN)
+    with Started(*serve, cwd=folder, stderr=PIPE) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
         assert "serving whole at" in said, said + process.stderr.read()

@@ -1,8 +1,6 @@
 """The models of ``examples/plugins``, used without a change to heedful."""
 
 import functools
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import heedful
+from command_help import run_command
 from heedful.attention import watch
 from heedful.cli import evaluate, view
 from heedful.inference.fusing import searched
@@ -116,12 +115,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_pair_model_trains_and_resumes(folder: Path) -> None:
     def begin() -> None:
         command = ["train", "half.toml", "--out", "parts", "--data", ".", "--plugin", str(PAIRS)]
-        done = subprocess.run(
-            [sys.executable, "-m", "heedful", *command],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-        )
+        done = run_command(*command, cwd=folder)
         assert done.returncode == 0, done.stderr
 
     train_twice(folder, PAIR_RECIPE, begin)

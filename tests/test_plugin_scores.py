@@ -1,8 +1,6 @@
 """Scores in recipes of Transformers: heedful's by name, and one from a plug-in."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from command_help import run_command
 from heedful.attention import watch
 from heedful.attention.scores import Score, build_score, register_score
 from heedful.attention.scores.registry import _builders
@@ -72,8 +71,7 @@ def test_an_unknown_score_names_the_nearest() -> None:
 
 
 def heedful(folder: Path, *arguments: str) -> Any:
-    command = [sys.executable, "-m", "heedful", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return run_command(*arguments, cwd=folder)
 
 
 def test_a_name_is_registered_once() -> None:

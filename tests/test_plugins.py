@@ -1,13 +1,12 @@
 """``--plugin``: files of the user's own that add tasks and commands."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from command_help import run_command
 from heedful.basics.errors import UserError
 from heedful.runs import registry
 from heedful.runs.registry import load_file as load_plugin
@@ -17,8 +16,7 @@ PLUGIN = Path(__file__).parents[1] / "examples" / "plugins" / "picture_captions.
 
 
 def heedful(folder: Path, *arguments: str) -> Any:
-    command = [sys.executable, "-m", "heedful", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return run_command(*arguments, cwd=folder)
 
 
 COMMAND = """

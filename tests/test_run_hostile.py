@@ -7,8 +7,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable
@@ -21,6 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import heedful
+from command_help import run_command
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.basics.memory import machine_memory
@@ -364,8 +363,7 @@ def test_the_command_line_says_one_line(tmp_path: Path) -> None:
     run = copied("translator", tmp_path)
     (run / "tokeniser" / "joint.model").write_bytes(b"\x0a\xff")
     seal_files(run)
-    command = [sys.executable, "-m", "heedful", "translate", str(run)]
-    done = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=100)
+    done = run_command("translate", run, given="x\n")
     assert done.returncode == 2
     assert re.fullmatch(r"heedful: .*joint\.model: not .*\n", done.stderr), done.stderr
 

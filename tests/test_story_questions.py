@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import heedful
+from command_help import run_command
 from heedful.basics.errors import UserError
 from heedful.runs import registry
 from heedful.serving import make_application
@@ -80,10 +80,8 @@ def test_a_stopped_training_is_resumed_exactly(folder: Path) -> None:
 
 
 def test_inputs_of_two_fields_are_json_lines(folder: Path) -> None:
-    command = [sys.executable, "-m", "heedful", "predict", "run", "--plugin", str(PLUGIN)]
-    done = subprocess.run(
-        command, cwd=folder, input=json.dumps(ASKED) + "\n", capture_output=True, text=True
-    )
+    command = ("predict", "run", "--plugin", PLUGIN)
+    done = run_command(*command, cwd=folder, given=json.dumps(ASKED) + "\n")
     assert done.returncode == 0, done.stderr
     run, spec = spec_of_run(folder / "run")
     [own] = spec.load(run.path).predict([spec.read_input(json.dumps(ASKED))])

@@ -6,8 +6,6 @@ import math
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -15,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomlkit
 import torch
 from safetensors.torch import load_file
 from sklearn import metrics as sklearn_metrics
 from torch import Tensor, nn
 
+from command_help import DEVNULL, Started
 from heedful.attention import MultiHeadAttention, scores
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
@@ -145,18 +145,13 @@ def test_a_killed_run_of_several_tasks_goes_on_exactly(
     folder: Path, trained: Callable[[str], Path]
 ) -> None:
     path = folder / "killed"
-    script = (
-        "import json, sys; from pathlib import Path; from heedful.training import train;"
-        "train(json.loads(sys.argv[1]), sys.argv[2], data=sys.argv[3])"
-    )
-    slow = json.dumps(RECIPES["several"])
-    command = [sys.executable, "-c", script, slow, str(path), str(folder)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    recipe = folder / "killed.toml"
+    recipe.write_text(tomlkit.dumps(RECIPES["several"]), encoding="utf-8")
+    process = Started("train", recipe, "--out", path, "--data", folder, stderr=DEVNULL)
     while process.poll() is None and not (path / "checkpoints" / "step-00000003").exists():
         time.sleep(0.002)
     process.kill()
-    process.communicate()
-    assert process.returncode in (0, -signal.SIGKILL)
+    assert process.wait(100) in (0, -signal.SIGKILL)
     train(RECIPES["several"], path, data=folder)
     expected = weights(trained("several"))
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(path).items())

@@ -5,8 +5,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 
+from command_help import PIPE, Started
 from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
 from heedful.kernels import short_attention_operators
@@ -81,19 +80,17 @@ samples = 1
     return folder
 
 
-def heedful(*arguments: object, **options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "heedful", *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **{**pipes, **options})
+def heedful(*arguments: object) -> Started:
+    return Started(*arguments, stdout=PIPE, stderr=PIPE)
 
 
-def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+def finish(process: Started, code: int = 0) -> str:
     out, err = process.communicate(timeout=120)
     assert process.returncode == code, err
     return out + err
 
 
-def start(folder: Path, out: str, *more: str) -> subprocess.Popen[str]:
+def start(folder: Path, out: str, *more: str) -> Started:
     arguments = [folder / "recipe.toml", "--data", folder, "--out", folder / out, *more]
     return heedful("train", *arguments)
 

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import tomllib
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import tomlkit
 
+from command_help import DEVNULL, Started
 from heedful.basics.errors import UserError
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, read_recipe, with_overrides
@@ -118,8 +118,7 @@ def test_a_search_that_was_killed_and_interrupted_ends_the_same(
     recipe = searched.parent / "recipe.toml"
     recipe.write_text(tomlkit.dumps(RECIPE))
     arguments = ["tune", recipe, "--data", data, "--out", out, "--trials", "3", "--seeds", "1"]
-    command = [sys.executable, "-m", "heedful", *map(str, arguments)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = Started(*arguments, stderr=DEVNULL, stdout=DEVNULL)
     _wait_for(out / "trial-01" / "checkpoints" / "step-00000003", process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -143,7 +142,7 @@ def test_a_search_that_was_killed_and_interrupted_ends_the_same(
     assert (out / "best.toml").read_text() == (searched / "best.toml").read_text()
 
 
-def _wait_for(path: Path, process: "subprocess.Popen[Any]") -> None:
+def _wait_for(path: Path, process: Started) -> None:
     until = time.monotonic() + 60
     while not path.exists():
         assert process.poll() is None, "ended before it could be stopped"

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from scipy.stats import pearsonr, spearmanr
-
 
 def correlations(gold: Sequence[float], given: Sequence[float]) -> dict[str, float]:
     """Pearson's and Spearman's correlation coefficient, from −1 to 1, computed by SciPy.
@@ -18,6 +16,8 @@ def correlations(gold: Sequence[float], given: Sequence[float]) -> dict[str, flo
         >>> correlations([1, 2], [3, 3])
         {'pearson': 0.0, 'spearman': 0.0}
     """
+    from scipy.stats import pearsonr, spearmanr  # takes longer to import than to use
+
     if len(set(gold)) < 2 or len(set(given)) < 2:
         return {"pearson": 0.0, "spearman": 0.0}
     pearson, spearman = pearsonr(gold, given).statistic, spearmanr(gold, given).statistic

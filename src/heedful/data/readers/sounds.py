@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
-from scipy.signal import resample_poly
 
 from heedful.basics.errors import UserError
 from heedful.data.readers.data_uris import bytes_in, data_of, folder_beside, uri_of
@@ -99,6 +98,8 @@ def resampled(sound: Sound, rate: int) -> Sound:
     _check_rate(rate, "the rate")
     if rate == sound.rate:
         return sound
+    from scipy.signal import resample_poly  # takes longer to import than to use
+
     ratio = Fraction(rate, sound.rate)
     samples = resample_poly(sound.samples, ratio.numerator, ratio.denominator)
     return Sound(samples.astype(np.float32), rate)
