@@ -191,9 +191,7 @@ class Loop:
             first = group[0][1].to(self.device)
             progress.operations_per_weight = self.strategy.operations(first) / first.weight
             self.optimiser.zero_grad(set_to_none=True)
-        results = self.strategy.gradients(
-            progress.step + 1, [batch for _, batch in group], weight
-        )
+        results = self.strategy.gradients(progress.step + 1, [batch for _, batch in group], weight)
         losses: dict[str, Tensor] = {}
         for result in results:
             self._add(losses, result)
