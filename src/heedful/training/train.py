@@ -51,6 +51,7 @@ from heedful.training.sharing import (
     require_same_run,
     with_shards,
 )
+from heedful.training.strategy_choice import require_divisible
 from heedful.training.warm_start import find_start, open_start, with_start
 
 
@@ -90,6 +91,7 @@ def train(
     with processes.together():
         checked = _checked(recipe, find_start(folder, start_from), rows)
         recipe = with_shards(checked.of_a_run(), folder, processes)
+        require_divisible(recipe.training, processes)
         require_same_command(recipe, folder, data, start_from, processes)
         device = processes.device(recipe.training.device)
         precision = check_precision(recipe.training.precision, device)
