@@ -70,6 +70,9 @@ class Tune:
 
 def _run(options: Tune) -> None:
     """Run the command."""
+    from heedful.training.process_environment import require_single
+
+    require_single("tune")
     from heedful.evaluation.tables import draw
     from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
     from heedful.training.tuning import tune as search
