@@ -2,11 +2,11 @@
 
     python benchmarks/kill_drill.py --processes 2 4 --kills 20
 
-A small training on several gloo processes is started with ``heedful train --processes N --restarts
-R``. At random steps, and at random times while the processes start again, one of them is killed with
-SIGKILL. The drill then compares the run with one that a single process trained without
-interruption: every example is used exactly once in every epoch, and the weights are identical to the
-last bit. It exits with 1 if they are not.
+A small training on several gloo processes is started with ``heedful train --processes N
+--restarts R``. At random steps, and at random times while the processes start again, one of them is
+killed with SIGKILL. The drill then compares the run with one that a single process trained without
+interruption: every example is used exactly once in every epoch, and the weights are identical to
+the last bit. It exits with 1 if they are not.
 
 The file is also the plug-in that records which examples every process used.
 """
@@ -58,6 +58,7 @@ _LONGEST = 8.0
 
 def record_examples(folder: Path) -> None:
     """Append the examples of each step to a file of this process, once its gradients are summed."""
+    from heedful.basics.symbols import PAD
     from heedful.training.virtual_shards import VirtualShards
 
     usual = VirtualShards.gradients
@@ -65,7 +66,10 @@ def record_examples(folder: Path) -> None:
 
     def gradients(self: VirtualShards, step: int, batches: Any, weight: float) -> Any:
         found = usual(self, step, batches, weight)
-        used = [[str(row) for row in batch.source.tolist()] for batch in batches]
+        used = [
+            [str([token for token in row if token != PAD]) for row in batch.source.tolist()]
+            for batch in batches
+        ]
         line = {"attempt": attempt, "step": step, "rank": self.rank.index, "batches": used}
         with (folder / f"rank-{self.rank.index}.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -83,5 +83,6 @@ def shares_nothing(task: Task, module: LossModule, batch: Any) -> bool:
         module(batch)
         random = torch.get_rng_state()
         return torch.equal(before.random, random) and all(
-            torch.equal(buffer, before.buffers[name]) for name, buffer in task.model.named_buffers()
+            torch.equal(buffer, before.buffers[name])
+            for name, buffer in task.model.named_buffers()
         )

@@ -76,9 +76,7 @@ class VirtualShards(Shards):
 
         threads = self._threads(batches)
         size = self.rank.each // threads
-        nodes = [
-            range(first + size * place, first + size * (place + 1)) for place in range(threads)
-        ]
+        nodes = [range(first + size * place, first + size * (place + 1)) for place in range(threads)]
         with self._one_thread():
             if threads == 1:
                 found = work(nodes[0], False)
