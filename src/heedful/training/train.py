@@ -47,6 +47,7 @@ from heedful.training.resuming import require_same
 from heedful.training.sharing import (
     launcher_signals,
     open_shared_run,
+    require_examples,
     require_same_command,
     require_same_run,
     with_shards,
@@ -238,6 +239,7 @@ def _train(
             falls=kind.falls(recipe, settings.choose_by),
         )
         if not loop.progress.step:
+            require_examples(task, recipe.seed, settings.virtual_shards)
             kind.load_start(run, model)
         processes.require_same({"the last checkpoint": loop.progress.step})
         # Write the recipe only after the loop has accepted the changed settings.
