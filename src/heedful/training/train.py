@@ -216,12 +216,7 @@ def _train(
     processes: Processes,
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
-    copies = TRAINED_COPIES[settings.optimiser]
-    require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
-    model = kind.build_model(run)
-    model.to(device)
-    if settings.compile:
-        compile_method(model, kind.compile_name(run))
+    model = _model(run, recipe, device)
     parameters = sum(p.numel() for p in model.parameters())
     limits = settings.max_steps, settings.max_minutes
     name, shown = kind.weight_name(run), processes.first
@@ -251,12 +246,7 @@ def _train(
         about = f"{parameters:,} parameters, {precision} on {device.type}"
         for text in [_beginning(run, loop.progress.step, about), *_without_effect(run, settings)]:
             report.message(text)
-        # The generator that initialised the weights also drives dropout; checkpoints store its
-        # state.
-        with launcher_signals(processes):
-            finished = loop.run()
-            processes.barrier()  # until rank 0 has written the last checkpoint
-        if not finished:
+        if not _run_loop(loop, processes):
             report.message(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
             return False
         result = _choose(run, loop, model)
@@ -264,6 +254,27 @@ def _train(
             write_sealed(run.path, RESULT, result)
         report.message(f"trained: {_summary(result)}")
     return True
+
+
+def _model(run: Run, recipe: Recipe, device: torch.device) -> nn.Module:
+    """The model of a run on its device, compiled if the recipe says so."""
+    kind = kind_of(recipe)
+    copies = TRAINED_COPIES[recipe.training.optimiser]
+    require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
+    model = kind.build_model(run)
+    model.to(device)
+    if recipe.training.compile:
+        compile_method(model, kind.compile_name(run))
+    return model
+
+
+def _run_loop(loop: Loop, processes: Processes) -> bool:
+    """Train to the end; returns False if interrupted."""
+    # The generator that initialised the weights also drives dropout; checkpoints store its state.
+    with launcher_signals(processes):
+        finished = loop.run()
+        processes.barrier()  # until rank 0 has written the last checkpoint
+    return finished
 
 
 def _task(
