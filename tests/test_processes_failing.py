@@ -119,7 +119,7 @@ def test_different_recipes_under_torchrun_are_one_line(tmp_path: Path) -> None:
     assert len(lines) == 1
     assert "option overrides is" in lines[0]
     assert "at rank 1" in lines[0]
-    assert found.stderr.count("exitcode  : 2") == 2
+    assert "exitcode  : 2" in found.stderr  # torchrun may have terminated the other one
     assert not (tmp_path / "run").exists()
 
 

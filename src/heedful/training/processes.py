@@ -47,6 +47,7 @@ N = TypeVar("N", int, float)
 
 _NOTICED_SECONDS = 3.0
 """How long a process looks for the one that ended."""
+_PRINTING_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
 """Seconds between two looks for a message."""
 
@@ -281,6 +282,8 @@ class ProcessGroup(Processes):
     def _in_all(self, error: UserError) -> UserError:
         """The error, which is raised in all processes."""
         self._common = error
+        if not self.first:  # rank 0 prints it before the launcher sees that a process has ended
+            time.sleep(_PRINTING_SECONDS)
         return error
 
     def _tell(self, error: UserError) -> None:
