@@ -1,8 +1,8 @@
 """PyTorch's ``DistributedDataParallel``: sums gradients while they are computed.
 
 The batches and random numbers of a step are those of its virtual shards
-(:mod:`~heedful.training.shards`). The order of additions is PyTorch's, so that results depend on the
-number of processes within rounding.
+(:mod:`~heedful.training.shards`). The order of additions is PyTorch's, so that results for other
+numbers of processes agree within rounding.
 """
 
 import contextlib
