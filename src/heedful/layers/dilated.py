@@ -71,6 +71,8 @@ class DilatedBlock(nn.Module):
         dilation: δ.
     """
 
+    layer_methods = ("forward", "read")
+
     def __init__(self, sizes: BlockSizes, dilation: int) -> None:
         super().__init__()
         wide, narrow = sizes.width, sizes.width // 2

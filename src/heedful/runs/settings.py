@@ -109,6 +109,8 @@ class LoopSettings(Settings):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     threads: int | None = Field(None, ge=1, le=MOST_THREADS)
     compile: bool = False
+    activation_checkpointing: bool = False
+    """Whether to compute layers again in the backward pass instead of keeping their results."""
     log_every: int = Field(50, ge=1)
     validate_every: int = Field(1000, ge=1)
     checkpoint_every: int = Field(1000, ge=1)

@@ -15,6 +15,7 @@ CHANGEABLE = frozenset(
         "training.max_minutes",
         "training.device",
         "training.threads",
+        "training.activation_checkpointing",
         "training.log_every",
         "training.validate_every",
         "training.checkpoint_every",

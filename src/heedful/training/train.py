@@ -20,6 +20,7 @@ from heedful.basics.thread_contention import with_threads
 from heedful.basics.user_cache import cache_folder
 from heedful.data.positions import Position
 from heedful.kernels.allocator import keep_freed_memory
+from heedful.layers.checkpointing import checkpoint_layers
 from heedful.runs.attention_parts import PARTS, parts_of
 from heedful.runs.checkpoints import (
     folder_of,
@@ -187,6 +188,7 @@ def _train(
     model.to(device)
     if settings.compile:
         compile_method(model, kind.compile_name(run))
+    without = _checkpoint_activations(model) if settings.activation_checkpointing else []
     parameters = sum(p.numel() for p in model.parameters())
     limits = settings.max_steps, settings.max_minutes
     with Report(*limits, weight_name=kind.weight_name(run), later=later) as report:
@@ -210,7 +212,8 @@ def _train(
             report.message(f"{run.path} is already trained: {_summary(run.result)}")
             return True
         about = f"{parameters:,} parameters, {precision} on {device.type}"
-        for text in [_beginning(run, loop.progress.step, about), *_without_effect(run, settings)]:
+        without += _without_effect(run, settings)
+        for text in [_beginning(run, loop.progress.step, about), *without]:
             report.message(text)
         # The generator that initialised the weights also drives dropout; checkpoints store its
         # state.
@@ -268,6 +271,13 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
         for name, value in is_set.items()
         if value
     ]
+
+
+def _checkpoint_activations(model: nn.Module) -> list[str]:
+    """Turn activation checkpointing on; a message if it has no effect."""
+    if checkpoint_layers(model):
+        return []
+    return ["training.activation_checkpointing has no effect: the model has no stack of layers"]
 
 
 def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
