@@ -184,19 +184,22 @@ class Loop:
         progress = self.progress
         began = time.perf_counter()
         self.task.model.train()
-        group = [next(batches) for _ in range(self.settings.accumulation_steps)]
+        count = self.settings.accumulation_steps * self.strategy.rank.each
+        group = [next(batches) for _ in range(count)]
         weight = self.strategy.total(sum(batch.weight for _, batch in group))
+        if not progress.operations_per_weight:
+            first = group[0][1].to(self.device)
+            progress.operations_per_weight = self.strategy.operations(first) / first.weight
+            self.optimiser.zero_grad(set_to_none=True)
+        results = self.strategy.gradients(
+            progress.step + 1, [batch for _, batch in group], weight
+        )
         losses: dict[str, Tensor] = {}
-        for number, (_, batch) in enumerate(group, start=1):
-            batch = batch.to(self.device)
-            if not progress.operations_per_weight:
-                progress.operations_per_weight = self.strategy.operations(batch) / batch.weight
-                self.optimiser.zero_grad(set_to_none=True)
-            results = self.strategy.forward_backward(batch, weight, last=number == len(group))
-            for result in results:
-                self._add(losses, result)
+        for result in results:
+            self._add(losses, result)
         # The parts of a batch give identical results under any load; so does the optimiser step.
-        with without_contention(self.device) if len(results) == 1 else contextlib.nullcontext():
+        whole = len(results) == len(group)
+        with without_contention(self.device) if whole else contextlib.nullcontext():
             norm = self._update()
         progress.step += 1
         progress.position = group[-1][0]
