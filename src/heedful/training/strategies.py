@@ -5,6 +5,7 @@ checkpoint. It does not know how many processes, threads or devices there are.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -105,6 +106,10 @@ class Strategy(Protocol):
         """The sums over all processes, by name."""
         ...
 
+    def whole_model(self) -> AbstractContextManager[None]:
+        """A block in which every process has all weights of the model, for validations."""
+        ...
+
     def checkpoint(
         self, optimiser: torch.optim.Optimizer
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -189,6 +194,10 @@ class SingleProcess:
     def reduce(self, sums: dict[str, float]) -> dict[str, float]:
         """Returns the sums."""
         return sums
+
+    def whole_model(self) -> AbstractContextManager[None]:
+        """Does nothing: the weights are whole."""
+        return nullcontext()
 
     def checkpoint(
         self, optimiser: torch.optim.Optimizer
