@@ -1,14 +1,18 @@
 """Trains small models with FSDP2; its functions are called in several processes."""
 
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from shards_help import loop_of
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from heedful.attention import watch
+from heedful.basics.errors import UserError
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.layers.checkpointing import checkpoint_layers
 from heedful.models.bytenet import ByteNet, ByteNetSettings
@@ -22,7 +26,8 @@ from heedful.training.processes import Processes, join
 from heedful.training.protocol import Loss, TaskDefaults, Validation
 from heedful.training.shards import Shards, random_numbers, seed_of
 from heedful.training.strategies import BatchLoss, Strategy
-from test_inference import recurrent, transformer
+from heedful.training.train import train
+from test_inference import transformer
 
 CPU = torch.device("cpu")
 SHARDS = 2
@@ -80,9 +85,7 @@ def model_of(name: str, **options: Any) -> PairModel:
     """A small model in float64."""
     torch.manual_seed(1)
     built: PairModel
-    if name == "recurrent":
-        built = recurrent("bahdanau")
-    elif name == "convolutional":
+    if name == "convolutional":
         table = {"hidden_size": 6, "embedding_size": 6, "max_length": 20, **options}
         table |= {"encoder_layers": 2, "decoder_layers": 2}
         settings = ConvolutionalSettings.model_validate(table)
@@ -110,7 +113,7 @@ class InTurn(Shards):
         return losses
 
 
-def steps(name: str, sharded: bool, count: int = 3, **options: Any) -> dict[str, Any]:
+def steps(name: str, sharded: bool, count: int = 2, **options: Any) -> dict[str, Any]:
     """Weights, norms and sizes after some steps, with two batches per shard."""
     again, watching = options.pop("again", False), options.pop("watching", False)
     task = Copying(model_of(name, **options), watching)
@@ -165,22 +168,17 @@ def local(tensor: Tensor | nn.Parameter) -> Tensor:
 
 
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {
-    "tied": ("tied", {}),
+    "tied": ("tied", {"dropout": 0.3}),
     "shared positions": ("shared", {}),
     "convolutional": ("convolutional", {"dropout": 0.0}),
     "bytenet": ("bytenet", {}),
-    "recurrent": ("recurrent", {}),
-    "dropout": ("tied", {"dropout": 0.3}),
-    "checkpointed": ("tied", {"dropout": 0.3, "again": True}),
-    "watched": ("tied", {"again": True, "watching": True}),
+    "watched": ("tied", {"dropout": 0.3, "again": True, "watching": True}),
 }
 
 
 def all_steps(names: list[str]) -> dict[str, Any]:
     """The results of jobs with FSDP2; an error's text in place of a failed one."""
     join()
-    import traceback
-
     found: dict[str, Any] = {}
     for name in names:
         model, options = JOBS[name]
@@ -189,3 +187,38 @@ def all_steps(names: list[str]) -> dict[str, Any]:
         except Exception:
             found[name] = traceback.format_exc()
     return found
+
+
+def trained_parts(jobs: list[tuple[Any, ...]]) -> list[Any]:
+    """Whether each run ended, after training; an error's text in place of a failed one."""
+    join()
+    found: list[Any] = []
+    for run, out, settings, stop in jobs:
+        try:
+            found.append(_trained(run, out, settings, stop))
+        except UserError as error:
+            found.append(str(error))
+    return found
+
+
+def _trained(run: Path, out: Path, settings: dict[str, Any], stop: int | None) -> bool:
+    loop = loop_of(run, out, **settings)
+    add = loop._sums.add
+
+    def add_and_stop(*given: Any) -> None:
+        add(*given)
+        loop.interrupted |= loop.progress.step == stop
+
+    loop._sums.add = add_and_stop  # type: ignore[method-assign]
+    with loop.report:
+        return loop.run()
+
+
+def train_a_run(recipe: dict[str, Any], out: Path, data: Path) -> bool:
+    """Train a recipe from the start, as the command line does."""
+    return train(recipe, out, data=data)
+
+
+def work_of_two(names: list[str], jobs: list[tuple[Any, ...]], run: tuple[Any, ...]) -> Any:
+    """All that the tests need from two processes."""
+    return all_steps(names), trained_parts(jobs), train_a_run(*run)

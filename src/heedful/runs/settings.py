@@ -100,8 +100,10 @@ class LoopSettings(Settings):
     random numbers and gradients, so that results do not depend on who computes it."""
     exact_reduction: bool = True
     """Whether gradients of virtual shards are added in a fixed order."""
-    strategy: Literal["ddp"] = "ddp"
-    """How several processes share a step."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """How several processes share a step: each has the whole model, or a part of its weights."""
+    cpu_offload: bool = False
+    """Whether FSDP2 keeps weights, gradients and the optimiser's state in the CPU's memory."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
     """The highest learning rate of the schedule."""

@@ -7,6 +7,7 @@ layer is computed. The batches and random numbers of a step are those of its vir
 """
 
 import atexit
+import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,6 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.distributed.tensor import DTensor
 
 from heedful.basics.errors import UserError
 from heedful.layers.max_norm import constrained_modules
@@ -35,7 +35,10 @@ from heedful.layers.stacks import (
     parts_called_apart,
     stacked_layers,
 )
-from heedful.runs.checkpoints import model_tensors
+from heedful.runs.checkpoints import folder_of, named_tensors
+from heedful.runs.sharded_tensors import gathered, is_sharded
+from heedful.training.optimiser_shards import write_parts
+from heedful.training.optimisers import named_state
 from heedful.training.processes import Processes
 from heedful.training.protocol import Task
 from heedful.training.shards import Shards, random_numbers, seed_of
@@ -73,8 +76,7 @@ def shard(
             "training.strategy = 'fsdp' cannot limit the norm of rows (head_max_norm); use 'ddp'"
         )
     _require_group()
-    # Attention returns views. Nothing changes them in place, which would be the mistake.
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
+    _ignore_warnings()
     offload = cpu_offload and device.type != "cpu"
     options: dict[str, Any] = {
         "mesh": init_device_mesh(device.type, (dist.get_world_size(),)),
@@ -97,7 +99,18 @@ def shard(
         # Losses are divided by the weight of the step, so that gradients are sums.
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
+    # The first call decides which module is the outermost. A validation may come before a step.
+    register_fsdp_forward_method(module, "begin")
+    module.begin()
+    module.reshard()
     return module
+
+
+def _ignore_warnings() -> None:
+    # Attention returns views. Nothing changes them in place, which would be a mistake.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
+    # PyTorch 2.13 calls functions that it deprecates.
+    warnings.filterwarnings("ignore", "`torch.distributed.* is deprecated", FutureWarning)
 
 
 def _require_group() -> None:
@@ -213,6 +226,37 @@ class FullySharded(Shards):
             gradient.mul_(factor.to(gradient.device, gradient.dtype))
         return norm.float()
 
+    def checkpoint(
+        self, optimiser: torch.optim.Optimizer
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The model's tensors, and those of the optimiser that are equal in all processes."""
+        weights: dict[str, Tensor] = {}
+        for name, tensor in named_tensors(self.task.model).items():
+            with self.processes.together():
+                whole = gathered(tensor.detach())
+            if self.rank.index == 0:
+                weights[name] = whole.to("cpu", copy=True).contiguous()
+        whole_state = {
+            name: tensor.to("cpu", copy=True)
+            for name, tensor in named_state(optimiser).items()
+            if not is_sharded(tensor)
+        }
+        return weights, whole_state
+
+    def write_parts(self, optimiser: torch.optim.Optimizer, folder: Path, step: int) -> Path | None:
+        """Write this process's part of the optimiser's state; the files of all processes."""
+        parts = {
+            name: tensor for name, tensor in named_state(optimiser).items() if is_sharded(tensor)
+        }
+        if not parts:
+            return None
+        # Rank 0 removes such folders when training is resumed.
+        place = folder / f".{folder_of(step)}.optimiser.part"
+        self.processes.by_first(lambda: shutil.rmtree(place, ignore_errors=True))
+        with self.processes.together():
+            write_parts(parts, place)
+        return place
+
     def require_same_weights(self) -> None:
         """Do nothing: no weight is in two processes."""
 
@@ -236,4 +280,4 @@ class FullySharded(Shards):
 
 
 def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_sharded(tensor) else tensor

@@ -16,6 +16,8 @@ CHANGEABLE = frozenset(
         "training.device",
         "training.threads",
         "training.activation_checkpointing",
+        "training.strategy",
+        "training.cpu_offload",
         "training.log_every",
         "training.validate_every",
         "training.checkpoint_every",

@@ -26,7 +26,6 @@ from heedful.runs.checkpoints import (
     folder_of,
     load_model_tensors,
     mean_weights,
-    model_tensors,
     open_checkpoint,
     save_checkpoint,
     whole_checkpoints,
@@ -226,6 +225,9 @@ def _train(
     name, shown = kind.weight_name(run), processes.first
     with Report(*limits, weight_name=name, later=later, shown=shown) as report:
         task, precision = _task(run, model, recipe, device, precision, report, processes)
+        sharded = settings.strategy == "fsdp"
+        if sharded:  # while the weights are whole
+            kind.load_start(run, model)
         loop = Loop(
             task,
             settings,
@@ -237,7 +239,7 @@ def _train(
             stop=stop,
             falls=kind.falls(recipe, settings.choose_by),
         )
-        if not loop.progress.step:
+        if not loop.progress.step and not sharded:
             kind.load_start(run, model)
         processes.require_same({"the last checkpoint": loop.progress.step})
         # Write the recipe only after the loop has accepted the changed settings.
@@ -358,7 +360,9 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
         last = found[-settings.average_checkpoints :]
         weights = mean_weights(last)
         load_model_tensors(model, weights, loop.checkpoints)
-        figures = loop.strategy.agreed(loop.task.validate()).figures
+        with loop.strategy.whole_model():
+            validation = loop.task.validate()
+        figures = loop.strategy.agreed(validation).figures
         state = {
             "step": progress.step,
             "best_step": None,
@@ -368,7 +372,7 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
             PARTS: parts_of(model),
         }
         if loop.writes:
-            save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
+            save_checkpoint(loop.checkpoints / "average", weights, {}, state)
         result["average"] = {"of": state["average_of"], "validation": figures}
         loop.strategy.agreed(None)  # sent when rank 0 has saved
         if loop.rank(figures) > progress.best:
