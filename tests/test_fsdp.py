@@ -104,7 +104,10 @@ def weights(run: Path) -> dict[str, Any]:
 def assert_same_weights(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for name, one in expected.items():
-        np.testing.assert_allclose(found[name], one, rtol=1e-4, atol=1e-5, err_msg=name)
+        # Scores that grow by the same number have the same softmax: the gradient of this bias is
+        # rounding, which Adam scales to the size of any other gradient.
+        if not name.endswith("key_projection.bias"):
+            np.testing.assert_allclose(found[name], one, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -158,6 +158,12 @@ class LoopSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _sharded_is_not_compiled(self) -> "LoopSettings":
+        if self.strategy == "fsdp" and self.compile:
+            raise ValueError("compile cannot be combined with strategy 'fsdp'; set one of them")
+        return self
+
+    @model_validator(mode="after")
     def _average_is_kept(self) -> "LoopSettings":
         if self.average_checkpoints > self.keep_last:
             raise ValueError(
