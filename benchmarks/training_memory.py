@@ -7,7 +7,8 @@ The model is a GPT with random data. ``layers`` compares the peak of the process
 step of Adam, without and with activation checkpointing. ``fsdp`` compares one process with several:
 the resident memory between steps (weights and the optimiser's state), the peak during a step, and
 the bytes of the optimiser's state. Memory before the model is built is subtracted.
-One thread per process, Linux.
+The C allocator is told to return each large block to the system when it is freed. Otherwise freed
+blocks of a step that cannot be used again count as well. One thread per process, Linux.
 """
 
 import argparse
@@ -114,7 +115,8 @@ def measured(options: argparse.Namespace, strategy: str, again: bool) -> dict[st
         optimiser.zero_grad(set_to_none=True)
         seconds = time.perf_counter() - began
     peak = peak_resident()
-    assert peak is not None and between is not None
+    assert peak is not None
+    assert between is not None
     parts = [one for state in optimiser.state.values() for one in state.values()]
     held = sum((one.to_local() if is_sharded(one) else one).nbytes for one in parts)
     return {
@@ -155,6 +157,7 @@ def _answer(pipe: Connection, rank: int, count: int, port: int, given: tuple[Any
 
 
 def main() -> None:
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # for the processes that are started
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=["layers", "fsdp"])
     parser.add_argument("--processes", type=int, default=2)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from shards_help import loop_of
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
@@ -27,6 +26,7 @@ from heedful.training.protocol import Loss, TaskDefaults, Validation
 from heedful.training.shards import Shards, random_numbers, seed_of
 from heedful.training.strategies import BatchLoss, Strategy
 from heedful.training.train import train
+from shards_help import loop_of
 from test_inference import transformer
 
 CPU = torch.device("cpu")
@@ -184,7 +184,7 @@ def all_steps(names: list[str]) -> dict[str, Any]:
         model, options = JOBS[name]
         try:
             found[name] = steps(model, True, **options)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the parent reports it
             found[name] = traceback.format_exc()
     return found
 

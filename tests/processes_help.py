@@ -34,11 +34,18 @@ def in_processes(count: int, work: Callable[..., Any], *given: Any) -> list[Any]
         theirs.close()
         pipes.append(ours)
         started.append(process)
-    found = [pipe.recv() if pipe.poll(_SECONDS) else "no answer" for pipe in pipes]
+    found = [_received(pipe) for pipe in pipes]
     for process in started:
         process.join(10)
         process.kill()
     return found
+
+
+def _received(pipe: Connection) -> Any:
+    try:
+        return pipe.recv() if pipe.poll(_SECONDS) else "no answer"
+    except EOFError:
+        return "killed"
 
 
 def _call(

@@ -70,7 +70,9 @@ def models() -> dict[str, PairModel]:
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["PyTorch's numbers", "a thread's numbers"])
-@pytest.mark.parametrize("name", ["post-norm", "pre-norm, shared positions", "convolutional", "bytenet"])
+@pytest.mark.parametrize(
+    "name", ["post-norm", "pre-norm, shared positions", "convolutional", "bytenet"]
+)
 def test_losses_gradients_and_random_numbers_are_identical(name: str, own: bool) -> None:
     plain, repeated = models()[name], models()[name]
     assert checkpoint_layers(repeated) == 4
@@ -128,7 +130,8 @@ def test_search_and_names_of_tensors_are_as_before() -> None:
     for model in (plain, repeated):
         logits, state = model.step(torch.tensor([4, 5, 6]), model.start(SOURCE))
         found += [logits, model.step(torch.tensor([7, 8, 9]), state)[0]]
-    assert torch.equal(found[0], found[2]) and torch.equal(found[1], found[3])
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[1], found[3])
     assert plain.state_dict().keys() == repeated.state_dict().keys()
 
 
@@ -177,9 +180,7 @@ def test_a_loss_on_weights_and_threads_are_identical(tmp_path: Path) -> None:
         assert expected == trained(recipe, tmp_path / f"again-{threads}", tmp_path, **more)
 
 
-def test_a_model_without_layers_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_without_layers_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_data(tmp_path)
     training = {**LOOP, "max_steps": 1, "activation_checkpointing": True}
     train({**RECIPES["attentive"], "training": training}, tmp_path / "run", data=tmp_path)

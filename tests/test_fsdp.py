@@ -5,23 +5,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fsdp_help
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from fsdp_help import JOBS, steps, trained_parts, work_of_two
-from processes_help import in_processes
 from safetensors.torch import load_file, save_file
-from test_training import write_corpus
 
+import fsdp_help
 import heedful
+from fsdp_help import JOBS, steps, trained_parts, work_of_two
 from heedful.basics.errors import UserError
 from heedful.layers.max_norm import MaxNormLinear
 from heedful.runs.checkpoints import open_checkpoint, whole_checkpoints
 from heedful.runs.recipe import check_recipe
 from heedful.training.fsdp import shard
 from heedful.training.train import prepare
+from processes_help import in_processes
+from test_training import write_corpus
 
 RECIPE: dict[str, Any] = {
     "seed": 3,
@@ -139,7 +139,7 @@ def test_each_process_holds_half(name: str, by_two: list[Any]) -> None:
 def test_other_numbers_of_processes_and_ddp_resume(
     folder: Path, by_four: list[Any], by_two: list[Any], group_of_one: None
 ) -> None:
-    """4 processes → 2 → 1; one process with DDP → two with FSDP2; four with FSDP2 → two with DDP."""
+    """Processes 4 → 2 → 1; from DDP with one to FSDP2 with two; from FSDP2 with four to DDP."""
     assert by_four == [[False]] * 4
     assert [done for _, done, _ in by_two] == [[False, True, True]] * 2
     expected = weights(folder / "expected")
@@ -153,9 +153,7 @@ def test_other_numbers_of_processes_and_ddp_resume(
         assert_same_weights(weights(folder / name), expected)
 
 
-def test_parts_are_files_of_every_process_without_pickles(
-    folder: Path, by_two: list[Any]
-) -> None:
+def test_parts_are_files_of_every_process_without_pickles(folder: Path, by_two: list[Any]) -> None:
     point = open_checkpoint(folder / "chain" / "checkpoints" / "step-00000002")
     parts = point.parts()
     assert parts is not None

@@ -1,8 +1,8 @@
 """Activation checkpointing: layers are computed again in the backward pass instead of stored.
 
 Chen, Xu, Zhang, Guestrin 2016, "Training Deep Nets with Sublinear Memory Cost", section 4. Only the
-inputs of each layer are kept until the backward pass, which computes the layer a second time. Losses
-and gradients are identical, because the same random numbers are drawn again.
+inputs of each layer are kept until the backward pass, which computes the layer a second time.
+Losses and gradients are identical, because the same random numbers are drawn again.
 """
 
 import contextvars

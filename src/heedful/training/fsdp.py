@@ -1,9 +1,9 @@
 """FSDP2: each process holds a part of the weights, their gradients and the optimiser's state.
 
-PyTorch's ``fully_shard`` (Zhao et al. 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data
-Parallel"; Rajbhandari et al. 2020, "ZeRO", stage 3). The weights of a layer are whole only while the
-layer is computed. The batches and random numbers of a step are those of its virtual shards
-(:mod:`~heedful.training.shards`); sums are rounded in PyTorch's order.
+PyTorch's ``fully_shard`` (Zhao et al. 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded
+Data Parallel"; Rajbhandari et al. 2020, "ZeRO", stage 3). The weights of a layer are whole only
+while the layer is computed. The batches and random numbers of a step are those of its virtual
+shards (:mod:`~heedful.training.shards`). Sums are rounded in PyTorch's order.
 """
 
 import atexit

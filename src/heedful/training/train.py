@@ -47,10 +47,12 @@ from heedful.training.resuming import require_same
 from heedful.training.sharing import (
     launcher_signals,
     open_shared_run,
+    require_examples,
     require_same_command,
     require_same_run,
     with_shards,
 )
+from heedful.training.strategy_choice import require_divisible
 from heedful.training.warm_start import find_start, open_start, with_start
 
 
@@ -90,6 +92,7 @@ def train(
     with processes.together():
         checked = _checked(recipe, find_start(folder, start_from), rows)
         recipe = with_shards(checked.of_a_run(), folder, processes)
+        require_divisible(recipe.training, processes)
         require_same_command(recipe, folder, data, start_from, processes)
         device = processes.device(recipe.training.device)
         precision = check_precision(recipe.training.precision, device)
@@ -239,8 +242,10 @@ def _train(
             stop=stop,
             falls=kind.falls(recipe, settings.choose_by),
         )
-        if not loop.progress.step and not sharded:
-            kind.load_start(run, model)
+        if not loop.progress.step:
+            require_examples(task, recipe.seed, settings.virtual_shards)
+            if not sharded:
+                kind.load_start(run, model)
         processes.require_same({"the last checkpoint": loop.progress.step})
         # Write the recipe only after the loop has accepted the changed settings.
         if processes.first:
