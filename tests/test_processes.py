@@ -274,3 +274,22 @@ def test_a_killed_rank_ends_the_command_and_one_process_resumes_exactly(tmp_path
     )
     assert steps >= 11
     assert all(torch.equal(tensor, whole[name]) for name, tensor in resumed.items())
+
+
+def test_a_clock_that_jumps_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pairs(tmp_path)
+    tables = read_recipe(tmp_path / "recipe.toml")
+    tables["training"] |= {"max_steps": 6, "max_minutes": 5.0, "threads": 1}
+    assert train(tables, tmp_path / "usual", data=tmp_path)
+    usual, jumps = time.time, iter(range(1, 10**6))
+    monkeypatch.setattr(time, "time", lambda: usual() + 86_400 * (-2) ** (next(jumps) % 20))
+    assert train(tables, tmp_path / "jumping", data=tmp_path)
+    usual_weights, jumping = (
+        (tmp_path / name / "checkpoints/step-00000006/model.safetensors").read_bytes()
+        for name in ("usual", "jumping")
+    )
+    assert usual_weights == jumping
+    seconds = [record["seconds"] for record in open_run(tmp_path / "jumping").metrics()]
+    assert 0 <= max(seconds) < 300

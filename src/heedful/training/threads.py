@@ -83,6 +83,5 @@ def shares_nothing(task: Task, module: LossModule, batch: Any) -> bool:
         module(batch)
         random = torch.get_rng_state()
         return torch.equal(before.random, random) and all(
-            torch.equal(buffer, before.buffers[name])
-            for name, buffer in task.model.named_buffers()
+            torch.equal(buffer, before.buffers[name]) for name, buffer in task.model.named_buffers()
         )
