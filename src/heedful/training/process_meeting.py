@@ -8,17 +8,18 @@ value. The processes start when all ranks have confirmed the same list.
 import pickle
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import torch.distributed as dist
-
 from heedful.data.positions import Rank
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
 
 
-def meet(store: dist.Store, rank: Rank, about: Any, seconds: float) -> tuple[str, list[Any]] | None:
+def meet(store: "Store", rank: Rank, about: Any, seconds: float) -> tuple[str, list[Any]] | None:
     """Wait for the other processes.
 
     Args:
@@ -44,7 +45,7 @@ def meet(store: dist.Store, rank: Rank, about: Any, seconds: float) -> tuple[str
 class _First:
     """Rank 0 lists the processes; a call returns the identifier of a list that all confirmed."""
 
-    def __init__(self, store: dist.Store, rank: Rank) -> None:
+    def __init__(self, store: "Store", rank: Rank) -> None:
         self.store, self.name, self.listed = store, "", list[bytes]()
         self.hellos = [f"hello/{index}" for index in range(rank.count)]
         self.confirmed = [f"confirmed/{index}" for index in range(1, rank.count)]
@@ -69,7 +70,7 @@ class _First:
 class _Other:
     """Another rank confirms lists with its value; a call returns the list to start with."""
 
-    def __init__(self, store: dist.Store, rank: Rank, own: bytes) -> None:
+    def __init__(self, store: "Store", rank: Rank, own: bytes) -> None:
         self.store, self.index, self.own, self.name = store, rank.index, own, b""
 
     def __call__(self) -> str | None:
@@ -97,5 +98,5 @@ def wait_for(look: Callable[[], str | None], seconds: float) -> str | None:
     return found
 
 
-def _set(store: dist.Store, key: str, value: bytes) -> None:
-    store.set(key, value)  # type: ignore[arg-type]  # bytes are stored as they are
+def _set(store: "Store", key: str, value: bytes) -> None:
+    store.set(key, value)  # bytes are stored as they are

@@ -12,10 +12,11 @@ import pickle
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -37,6 +38,9 @@ from heedful.training.process_environment import (
 )
 from heedful.training.process_meeting import meet
 from heedful.training.process_members import Member, require_same_versions
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -135,7 +139,7 @@ class ProcessGroup(Processes):
     """
 
     def __init__(
-        self, store: dist.Store, rank: Rank, local_rank: int = 0, local_count: int = 1
+        self, store: "Store", rank: Rank, local_rank: int = 0, local_count: int = 1
     ) -> None:
         self.rank, self.local_rank, self.local_count = rank, local_rank, local_count
         self._store = store
@@ -161,13 +165,15 @@ class ProcessGroup(Processes):
                 f"start all at about the same time, or set {CONNECT_SECONDS}"
             )
         name, self._members = found
-        self._store = dist.PrefixStore(name, self._store)
+        self._store = dist.PrefixStore(name, self._store)  # type: ignore[attr-defined]
         require_same_versions(self._members)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        # PyTorch 2.13 renames a function that PyTorch 2.11 has by its old name only.
+        warnings.filterwarnings("ignore", ".*all_gather_into_tensor.*deprecated", FutureWarning)
         with without_output():
             dist.init_process_group(
                 backend,
-                store=dist.PrefixStore("group", self._store),
+                store=dist.PrefixStore("group", self._store),  # type: ignore[attr-defined]
                 rank=self.rank.index,
                 world_size=self.rank.count,
                 timeout=timedelta(minutes=minutes),
@@ -288,7 +294,7 @@ class ProcessGroup(Processes):
                 time.sleep(4 * _LONGEST_PAUSE)
 
     def _set(self, key: str, value: bytes) -> None:
-        self._store.set(key, value)  # type: ignore[arg-type]  # bytes are stored as they are
+        self._store.set(key, value)  # bytes are stored as they are
 
     def _arrives(self, key: str, going_on: Callable[[], bool]) -> bool:
         """Wait for a key, as long as ``going_on`` returns True; returns whether it was set."""
@@ -365,7 +371,9 @@ def _group() -> ProcessGroup:
     address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     try:
         with without_output():
-            store = next(dist.rendezvous("env://", timeout=timedelta(seconds=seconds)))[0]
+            from torch.distributed.rendezvous import rendezvous
+
+            store = next(rendezvous("env://", timeout=timedelta(seconds=seconds)))[0]
     except (RuntimeError, ValueError) as error:
         raise no_store(error, address, rank, seconds) from error
     group = ProcessGroup(
