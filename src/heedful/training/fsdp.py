@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
@@ -95,14 +96,14 @@ def shard(
         fully_shard(layer, ignored_params=set(shared), **options)
         _gather_in(layer, layer_methods(layer))
     fully_shard(module, **options)
-    for part in _sharded_modules(module):
+    for own in _sharded_modules(module):
         # Losses are divided by the weight of the step, so that gradients are sums.
-        part.set_gradient_divide_factor(1.0)
-        part.set_force_sum_reduction_for_comms(True)
+        own.set_gradient_divide_factor(1.0)
+        own.set_force_sum_reduction_for_comms(True)
     # The first call decides which module is the outermost. A validation may come before a step.
     register_fsdp_forward_method(module, "begin")
     module.begin()
-    module.reshard()
+    _sharded_modules(module)[0].reshard()
     return module
 
 
@@ -117,7 +118,7 @@ def _require_group() -> None:
     """A process group of one process, if there is none."""
     if not dist.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
         atexit.register(_close_group)
 
 
@@ -245,7 +246,7 @@ class FullySharded(Shards):
 
     def write_parts(self, optimiser: torch.optim.Optimizer, folder: Path, step: int) -> Path | None:
         """Write this process's part of the optimiser's state; the files of all processes."""
-        parts = {
+        parts: dict[str, Tensor] = {
             name: tensor for name, tensor in named_state(optimiser).items() if is_sharded(tensor)
         }
         if not parts:
@@ -264,7 +265,7 @@ class FullySharded(Shards):
     def whole_model(self) -> Iterator[None]:
         """A block in which all weights of the model are whole, so that it can be called anyhow."""
         parts = _sharded_modules(self.module)
-        layers = [part for part in parts if part is not self.module]
+        layers = parts[1:]  # the first is the outermost
         for part in layers:
             part.set_reshard_after_forward(False, recurse=False)
         with self.processes.together():

@@ -8,10 +8,15 @@ import warnings
 from pathlib import Path
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from heedful.basics.errors import UserError
 
@@ -28,7 +33,7 @@ def write_parts(tensors: dict[str, Tensor], folder: Path) -> None:
     """
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     try:
-        dcp.save(tensors, storage_writer=writer)
+        save(tensors, storage_writer=writer)
     except CheckpointException as error:
         raise UserError(f"{folder} cannot be written: {_first_of(error)}") from error
 
@@ -50,13 +55,13 @@ def read_parts(folder: Path, optimiser: torch.optim.Optimizer) -> dict[str, Tens
     found: dict[str, Tensor] = {}
     for name, known in reader.read_metadata().state_dict_metadata.items():
         parameter = parameters[int(name.split(".")[1])]
-        if known.size != parameter.shape:
-            raise ValueError(f"{name} has shape {list(known.size)}, not {list(parameter.shape)}")
+        if not isinstance(known, TensorStorageMetadata) or known.size != parameter.shape:
+            raise ValueError(f"{name} is not a tensor of shape {list(parameter.shape)}")
         found[name] = torch.empty_like(parameter.detach(), dtype=known.properties.dtype)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-            dcp.load(found, storage_reader=reader, no_dist=True)
+            load(found, storage_reader=reader, no_dist=True)
     except (CheckpointException, AssertionError) as error:
         raise ValueError(f"{folder} is damaged: {error!s:.200}") from error
     return found

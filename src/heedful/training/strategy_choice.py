@@ -1,6 +1,7 @@
 """Which strategy computes the steps of a training."""
 
 import functools
+from typing import Any
 
 import torch
 
@@ -45,7 +46,11 @@ def strategy_of(
         UserError: the processes cannot share the steps evenly, or FSDP2 cannot train the task.
     """
     require_divisible(settings, processes)
-    shared = {"seed": seed, "shards": settings.virtual_shards, "processes": processes}
+    shared: dict[str, Any] = {
+        "seed": seed,
+        "shards": settings.virtual_shards,
+        "processes": processes,
+    }
     if settings.strategy == "fsdp":
         from heedful.training.fsdp import FullySharded, shard  # takes a while
 
