@@ -13,7 +13,7 @@ import torch
 from heedful.basics.errors import UserError
 
 _PRELOADED = ["torch", "heedful.training.loop", "heedful.tasks.translation.building"]
-_SECONDS = 120
+_SECONDS = 300
 
 
 def in_processes(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:

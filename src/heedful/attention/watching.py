@@ -6,7 +6,7 @@ block runs. No other code returns weights.
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -200,6 +200,29 @@ class Watchable(nn.Module):
         for watcher in self._watchers:
             if not watcher.wants_all:
                 watcher.see_some(rows_of, like, keys)
+
+
+def watched_as_now() -> Callable[[], AbstractContextManager[None]]:
+    """A context in which calls can be repeated later as they are watched now.
+
+    A watched module computes its weights, which rounds differently. The repetition of a call must
+    therefore be watched, too; what it records is discarded.
+    """
+    open_now = [one for one in _watchers.get() if one.open]
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        copies = (
+            _Watcher(one.module, one.keep_gradients, one.rows, one.top, one.wants_terms)
+            for one in open_now
+        )
+        token = _watchers.set(tuple(copies))
+        try:
+            yield
+        finally:
+            _watchers.reset(token)
+
+    return again
 
 
 class Seen(Mapping[str, list[Tensor]]):

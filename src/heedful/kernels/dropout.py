@@ -51,6 +51,11 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
         _thread_state.generator = before
 
 
+def drawn_from() -> torch.Generator | None:
+    """The generator of :func:`drawing_from` in this thread; None for PyTorch's default one."""
+    return _thread_state.generator
+
+
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Dropout in C; None if it is not available, which prints a notice once."""

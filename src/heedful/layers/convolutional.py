@@ -145,6 +145,8 @@ class ConvolutionalDecoderLayer(nn.Module):
     c = √m Σ_j α(d, z_j) √½ (z_j + e_j)     x′ = √½ (x + √½ (h + W_c c + b_c))
     """
 
+    sharded_alone = False  # results of `now` hold weights
+
     def __init__(self, sizes: Sizes, attention: AttentionSettings) -> None:
         super().__init__()
         self.kernel = sizes.kernel

@@ -71,6 +71,8 @@ class DilatedBlock(nn.Module):
         dilation: δ.
     """
 
+    layer_methods = ("forward", "read")
+
     def __init__(self, sizes: BlockSizes, dilation: int) -> None:
         super().__init__()
         wide, narrow = sizes.width, sizes.width // 2
@@ -94,7 +96,9 @@ class DilatedBlock(nn.Module):
 
     def before(self, rows: int) -> Tensor:
         """The convolution's input before the first position: zeros ``[rows, (k − 1) δ, D]``."""
-        return self.first_norm.weight.new_zeros(rows, self.reach, self.narrow)
+        like = self.first_norm.weight  # FSDP2 may hold it in parts
+        shape = rows, self.reach, self.narrow
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
     def read(self, hidden: Tensor, real: Tensor) -> Tensor:
         """``[B, L, W] -> [B, L, W]``, reading both sides.

@@ -9,7 +9,7 @@ Shapes: B batch, L positions, D width.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -191,6 +191,8 @@ class DecoderLayer(nn.Module):
         cross: of its attention to the source.
         number: number of the layer, counted from 1.
     """
+
+    parts_called_apart: ClassVar = {"cross_attention": ("remember", "read")}
 
     def __init__(
         self,

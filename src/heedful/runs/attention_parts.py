@@ -13,6 +13,7 @@ from torch import nn
 from heedful.attention import normalizers, positions, scores
 from heedful.basics.errors import UserError
 from heedful.runs.checkpoints import Checkpoint, load_model_tensors, require_shapes
+from heedful.runs.sharded_tensors import class_of
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -26,7 +27,7 @@ def parts_of(model: nn.Module) -> dict[str, str]:
     """Module name → class, for attention parts and for all modules from outside heedful."""
     found = {}
     for name, module in model.named_modules():
-        kind = type(module)
+        kind = class_of(module)
         package = kind.__module__.partition(".")[0]
         if package not in ("heedful", "torch"):
             found[name] = f"{kind.__module__}.{kind.__qualname__}"

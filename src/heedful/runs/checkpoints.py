@@ -2,7 +2,7 @@
 
 ``checkpoints/step-00001000/`` contains ``model.safetensors``, ``training.safetensors`` (optimiser
 and random states) and ``state.json`` with the hashes of the other files and its own, so that damage
-is detected.
+is detected. With FSDP2, each process writes its part of the optimiser's state to ``optimiser/``.
 """
 
 import re
@@ -22,8 +22,11 @@ from heedful.basics.files import as_json, atomic_folder, content_hash
 from heedful.basics.memory import machine_memory, readable_size
 from heedful.basics.notices import notice
 from heedful.runs.manifest import SEAL, is_sealed, seal
+from heedful.runs.sharded_tensors import copy_whole
 
 MODEL, TRAINING, STATE = "model.safetensors", "training.safetensors", "state.json"
+PARTS_FOLDER = "optimiser"
+_PART = re.compile(PARTS_FOLDER + r"/shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
 _NAME = re.compile(r"average|step-\d{8,18}", re.ASCII)
 _WITHOUT_SEAL = frozenset(
     {"step", "best_step", "validation", "progress", "scaler", "average_of", "hashes"}
@@ -71,6 +74,20 @@ class Checkpoint(NamedTuple):
         """The tensors of the optimiser and of the random generators by name."""
         return read_tensors(self.path / TRAINING)
 
+    def parts(self) -> Path | None:
+        """The folder with the parts of the optimiser's state; None if it is not in parts.
+
+        Raises:
+            UserError: it contains other files.
+        """
+        known = {name for name in self.state["hashes"] if name not in (MODEL, TRAINING)}
+        folder = self.path / PARTS_FOLDER
+        there = {f"{PARTS_FOLDER}/{path.name}" for path in folder.glob("*")}
+        if there != known:
+            other = sorted(there ^ known)[0]
+            raise UserError(f"checkpoint {self.path} is damaged ({other} does not belong to it)")
+        return folder if known else None
+
 
 def folder_of(step: int) -> str:
     """The folder name of a step's checkpoint."""
@@ -78,13 +95,19 @@ def folder_of(step: int) -> str:
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name; a shared tensor is listed once."""
+    """Parameters and persistent buffers by name, on the CPU; a shared tensor is listed once."""
+    named = named_tensors(model)
+    return {name: tensor.detach().to("cpu").contiguous() for name, tensor in named.items()}
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers by name, where they are; a shared one is listed once."""
     seen: set[int] = set()
     tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            tensors[name] = tensor.detach().to("cpu").contiguous()
+            tensors[name] = tensor
     return tensors
 
 
@@ -98,7 +121,7 @@ def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor], where: Path
     own = model.state_dict(keep_vars=True)
     with torch.no_grad():
         for name, tensor in tensors.items():
-            own[name].copy_(tensor)
+            copy_whole(own[name], tensor)
 
 
 def require_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
@@ -135,13 +158,30 @@ def require_shapes(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], wher
 
 
 def save_checkpoint(
-    folder: Path, model: dict[str, Tensor], training: dict[str, Tensor], state: dict[str, Any]
+    folder: Path,
+    model: dict[str, Tensor],
+    training: dict[str, Tensor],
+    state: dict[str, Any],
+    parts: Path | None = None,
 ) -> None:
-    """Write a checkpoint atomically."""
+    """Write a checkpoint atomically.
+
+    Args:
+        folder: the checkpoint.
+        model: the tensors of the model.
+        training: the tensors of the optimiser and of the random generators.
+        state: the fields of ``state.json``.
+        parts: a folder beside ``folder`` with parts of the optimiser's state; it is moved.
+    """
     with atomic_folder(folder) as beside:
         _save(model, beside / MODEL)
         _save(training, beside / TRAINING)
-        hashes = {name: content_hash(beside / name) for name in (MODEL, TRAINING)}
+        names = [MODEL, TRAINING]
+        if parts is not None:
+            parts.rename(beside / PARTS_FOLDER)
+            files = sorted((beside / PARTS_FOLDER).iterdir())
+            names += [f"{PARTS_FOLDER}/{path.name}" for path in files]
+        hashes = {name: content_hash(beside / name) for name in names}
         (beside / STATE).write_text(as_json(seal({**state, "hashes": hashes})), encoding="utf-8")
 
 
@@ -201,7 +241,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         raise UserError(f"checkpoint {path} is damaged ({error})") from error
     hashes = state.get("hashes")
     sealed = is_sealed(state) if SEAL in state else state.keys() <= _WITHOUT_SEAL
-    if not sealed or not isinstance(hashes, dict) or set(hashes) != {MODEL, TRAINING}:
+    if not sealed or not isinstance(hashes, dict) or not _are_names(set(hashes)):
         raise UserError(f"checkpoint {path} is damaged ({STATE} has changed)")
     figures = state.get("validation")
     if (
@@ -214,6 +254,12 @@ def open_checkpoint(path: Path) -> Checkpoint:
         if _hash(path / name) != value:
             raise UserError(f"checkpoint {path} is damaged ({name} has changed)")
     return Checkpoint(path, state)
+
+
+def _are_names(names: set[str]) -> bool:
+    """Whether these are the names of the files of a checkpoint."""
+    whole = {MODEL, TRAINING}
+    return whole <= names and all(_PART.fullmatch(name) for name in names - whole)
 
 
 def _hash(path: Path) -> str:

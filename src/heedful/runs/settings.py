@@ -100,8 +100,10 @@ class LoopSettings(Settings):
     random numbers and gradients, so that results do not depend on who computes it."""
     exact_reduction: bool = True
     """Whether gradients of virtual shards are added in a fixed order."""
-    strategy: Literal["ddp"] = "ddp"
-    """How several processes share a step."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """How several processes share a step: each has the whole model, or a part of its weights."""
+    cpu_offload: bool = False
+    """Whether FSDP2 keeps weights, gradients and the optimiser's state in the CPU's memory."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
     """The highest learning rate of the schedule."""
@@ -116,6 +118,8 @@ class LoopSettings(Settings):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     threads: int | None = Field(None, ge=1, le=MOST_THREADS)
     compile: bool = False
+    activation_checkpointing: bool = False
+    """Whether to compute layers again in the backward pass instead of keeping their results."""
     log_every: int = Field(50, ge=1)
     validate_every: int = Field(1000, ge=1)
     checkpoint_every: int = Field(1000, ge=1)
@@ -151,6 +155,12 @@ class LoopSettings(Settings):
                 f"virtual_shards {shards} is not a power of two, which exact_reduction needs; set "
                 f"virtual_shards to {lower} or {2 * lower}, or exact_reduction to false"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _sharded_is_not_compiled(self) -> "LoopSettings":
+        if self.strategy == "fsdp" and self.compile:
+            raise ValueError("compile cannot be combined with strategy 'fsdp'; set one of them")
         return self
 
     @model_validator(mode="after")

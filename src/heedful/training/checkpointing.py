@@ -39,6 +39,11 @@ def restore(
     require_parts(task.model, checkpoint)
     load_model_tensors(task.model, checkpoint.weights(), checkpoint.path)
     tensors = checkpoint.training()
+    parts = checkpoint.parts()
+    if parts is not None:
+        from heedful.training.optimiser_shards import read_parts  # imports torch.distributed
+
+        tensors |= read_parts(parts, optimiser)
     load_optimiser_tensors(optimiser, tensors)
     task.load(
         {
@@ -64,6 +69,7 @@ def save(
     scaler: torch.amp.GradScaler,
     device: torch.device,
     precision: str,
+    parts: Path | None = None,
 ) -> None:
     """Write a checkpoint with everything that :func:`restore` loads.
 
@@ -76,6 +82,7 @@ def save(
         scaler: the loss scaler of float16.
         device: the device of the model.
         precision: the precision of training.
+        parts: a folder in ``folder`` with parts of the optimiser's state.
     """
     weights, training = tensors
     training = training | {_TASK + name: tensor for name, tensor in task.tensors().items()}
@@ -92,7 +99,7 @@ def save(
         "threads": torch.get_num_threads() if device.type == "cpu" else None,
         PARTS: parts_of(task.model),
     }
-    save_checkpoint(folder / folder_of(progress.step), weights, training, state)
+    save_checkpoint(folder / folder_of(progress.step), weights, training, state, parts)
 
 
 def prune(

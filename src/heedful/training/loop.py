@@ -78,12 +78,14 @@ class Loop:
         by = settings.choose_by
         self.sign = -1 if (by == "loss" if falls is None else falls) else 1
         self.checkpoints = self.folder / "checkpoints"
+        make = strategy or strategy_of(
+            task, settings, device, precision, seed=seed, processes=join()
+        )
         self.groups = groups_of(task.model, settings)
         self.parameters = [p for group in self.groups for p in group.parameters]
         self.optimiser = build_optimiser(self.groups, settings)
         self.constrained = constrained_modules(task.model)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-        make = strategy or strategy_of(settings, device, precision, seed=seed, processes=join())
         self.strategy = make(task, self.parameters, device, self.scaler)
         self.writes = self.strategy.rank.index == 0
         """Whether this process writes the run's files and prints messages."""
@@ -296,7 +298,8 @@ class Loop:
         progress = self.progress
         self._read_sums()
         began = time.perf_counter()
-        figures, samples = self.task.validate()
+        with self.strategy.whole_model():
+            figures, samples = self.task.validate()
         figures = self.strategy.agreed(figures)
         if not figures:
             return {}
@@ -338,6 +341,7 @@ class Loop:
     def _save(self, validation: dict[str, float]) -> None:
         self._read_sums()
         tensors = self.strategy.checkpoint(self.optimiser)
+        parts = self.strategy.write_parts(self.optimiser, self.checkpoints, self.progress.step)
         if not self.writes:
             return
         save(
@@ -349,6 +353,7 @@ class Loop:
             scaler=self.scaler,
             device=self.device,
             precision=self.precision,
+            parts=parts,
         )
         # Of equal checkpoints, the first counts as the best.
         prune(self.checkpoints, self.settings, self.ranks, self.progress.best_step)

@@ -3,12 +3,12 @@
 PyTorch's counter sees single matrix products. It does not see what a library computes in one call
 (oneDNN's LSTM, cuDNN's recurrent networks, flash attention on the CPU), nor heedful's C code, which
 reports its operations (:mod:`heedful.basics.operation_counting`). Without them, comparisons of
-models would be wrong.
+models would be wrong. Operations that activation checkpointing repeats do not count.
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 import torch
@@ -32,7 +32,7 @@ class OperationCounter(FlopCounterMode):
 
     def __enter__(self) -> Self:
         self._in_c, self._listening = 0, ExitStack()
-        self._listening.enter_context(counting(self._add))
+        self._listening.enter_context(counting(self._add, self._pause))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -46,6 +46,15 @@ class OperationCounter(FlopCounterMode):
 
     def _add(self, operations: int) -> None:
         self._in_c += operations
+
+    @contextmanager
+    def _pause(self) -> Iterator[None]:
+        """Subtract what is counted inside the block."""
+        before = self.get_total_flops()
+        try:
+            yield
+        finally:
+            self._in_c -= self.get_total_flops() - before
 
 
 def operation_counter() -> OperationCounter:

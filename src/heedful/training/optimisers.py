@@ -8,6 +8,7 @@ from torch import Tensor
 
 from heedful.basics.notices import notice
 from heedful.runs.settings import LoopSettings
+from heedful.runs.sharded_tensors import is_sharded, own_part
 from heedful.training.parameter_groups import Group
 
 _RATIO = 32
@@ -65,10 +66,16 @@ def learning_rate(step: int, settings: LoopSettings) -> float:
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state as named tensors."""
+    """The optimiser's state as named tensors on the CPU."""
+    named = named_state(optimiser)
+    return {name: value.to("cpu", copy=True) for name, value in named.items()}
+
+
+def named_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The tensors of the optimiser's state by name, where they are."""
     state = optimiser.state_dict()["state"]
     return {
-        f"optimiser.{index}.{key}": value.detach().to("cpu", copy=True)
+        f"optimiser.{index}.{key}": value.detach()
         for index, values in state.items()
         for key, value in values.items()
         if isinstance(value, Tensor)
@@ -76,11 +83,18 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore the state from :func:`optimiser_tensors`."""
+    """Restore the state from :func:`optimiser_tensors`.
+
+    A tensor of the shape of its parameter is distributed as the parameter is.
+    """
+    parameters = [one for group in optimiser.param_groups for one in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimiser."):
             _, index, key = name.split(".", 2)
+            parameter = parameters[int(index)]
+            if not is_sharded(tensor) and tensor.shape == parameter.shape:
+                tensor = own_part(tensor, parameter)
             state.setdefault(int(index), {})[key] = tensor
     whole = optimiser.state_dict()
     whole["state"] = state

@@ -5,6 +5,8 @@ checkpoint. It does not know how many processes, threads or devices there are.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -52,6 +54,9 @@ class LossModule(nn.Module):
     def forward(self, batch: Any) -> Loss:
         """The loss of a batch."""
         return self._loss(batch)
+
+    def begin(self) -> None:
+        """Do nothing. Wrappers do at their first call what they need to do once."""
 
 
 class Strategy(Protocol):
@@ -104,10 +109,27 @@ class Strategy(Protocol):
         """The sums over all processes, by name."""
         ...
 
+    def whole_model(self) -> AbstractContextManager[None]:
+        """A block in which every process has all weights of the model, for validations."""
+        ...
+
     def checkpoint(
         self, optimiser: torch.optim.Optimizer
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The complete tensors of the model and of the optimiser, for the process that writes."""
+        ...
+
+    def write_parts(self, optimiser: torch.optim.Optimizer, folder: Path, step: int) -> Path | None:
+        """Write what :meth:`checkpoint` does not return, because each process holds a part of it.
+
+        Args:
+            optimiser: the optimiser.
+            folder: the folder of all checkpoints.
+            step: the step of the checkpoint.
+
+        Returns:
+            A temporary folder with the files of all processes; None if nothing is in parts.
+        """
         ...
 
 
@@ -189,8 +211,16 @@ class SingleProcess:
         """Returns the sums."""
         return sums
 
+    def whole_model(self) -> AbstractContextManager[None]:
+        """Does nothing: the weights are whole."""
+        return nullcontext()
+
     def checkpoint(
         self, optimiser: torch.optim.Optimizer
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The tensors of the model and of the optimiser."""
         return model_tensors(self.task.model), optimiser_tensors(optimiser)
+
+    def write_parts(self, optimiser: torch.optim.Optimizer, folder: Path, step: int) -> Path | None:
+        """Returns None."""
+        return None

@@ -20,14 +20,8 @@ from heedful.basics.thread_contention import with_threads
 from heedful.basics.user_cache import cache_folder
 from heedful.data.positions import Position
 from heedful.kernels.allocator import keep_freed_memory
-from heedful.runs.attention_parts import PARTS, parts_of
+from heedful.layers.checkpointing import checkpoint_layers
 from heedful.runs.checkpoints import (
-    folder_of,
-    load_model_tensors,
-    mean_weights,
-    model_tensors,
-    open_checkpoint,
-    save_checkpoint,
     whole_checkpoints,
 )
 from heedful.runs.manifest import write_recipe, write_sealed
@@ -37,6 +31,7 @@ from heedful.runs.recipe import check_recipe, tables_of, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
+from heedful.training.choosing import choose, summary
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop
 from heedful.training.processes import Processes, join
@@ -216,56 +211,73 @@ def _train(
     processes: Processes,
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
-    model = _model(run, recipe, device)
+    model, without = _model(run, recipe, device)
     parameters = sum(p.numel() for p in model.parameters())
     limits = settings.max_steps, settings.max_minutes
     name, shown = kind.weight_name(run), processes.first
     with Report(*limits, weight_name=name, later=later, shown=shown) as report:
         task, precision = _task(run, model, recipe, device, precision, report, processes)
-        loop = Loop(
-            task,
-            settings,
-            run.path,
-            seed=recipe.seed,
-            device=device,
-            precision=precision,
-            report=report,
-            stop=stop,
-            falls=kind.falls(recipe, settings.choose_by),
-        )
+        sharded = settings.strategy == "fsdp"
+        if sharded:  # while the weights are whole
+            kind.load_start(run, model)
+        loop = _loop(run, task, recipe, device, precision, report, stop)
         if not loop.progress.step:
             require_examples(task, recipe.seed, settings.virtual_shards)
-            kind.load_start(run, model)
+            if not sharded:
+                kind.load_start(run, model)
         processes.require_same({"the last checkpoint": loop.progress.step})
         # Write the recipe only after the loop has accepted the changed settings.
         if processes.first:
             write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
-            report.message(f"{run.path} is already trained: {_summary(run.result)}")
+            report.message(f"{run.path} is already trained: {summary(run.result)}")
             return True
         about = f"{parameters:,} parameters, {precision} on {device.type}"
-        for text in [_beginning(run, loop.progress.step, about), *_without_effect(run, settings)]:
+        without += _without_effect(run, settings)
+        for text in [_beginning(run, loop.progress.step, about), *without]:
             report.message(text)
         if not _run_loop(loop, processes):
             report.message(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
             return False
-        result = _choose(run, loop, model)
+        result = choose(loop, model)
         if processes.first:
             write_sealed(run.path, RESULT, result)
-        report.message(f"trained: {_summary(result)}")
+        report.message(f"trained: {summary(result)}")
     return True
 
 
-def _model(run: Run, recipe: Recipe, device: torch.device) -> nn.Module:
-    """The model of a run on its device, compiled if the recipe says so."""
-    kind = kind_of(recipe)
-    copies = TRAINED_COPIES[recipe.training.optimiser]
+def _model(run: Run, recipe: Recipe, device: torch.device) -> tuple[nn.Module, list[str]]:
+    """The run's model with random weights on the device; messages about settings."""
+    settings, kind = recipe.training, kind_of(recipe)
+    copies = TRAINED_COPIES[settings.optimiser]
     require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
-    model = kind.build_model(run)
+    model: nn.Module = kind.build_model(run)
     model.to(device)
-    if recipe.training.compile:
+    if settings.compile:
         compile_method(model, kind.compile_name(run))
-    return model
+    return model, _checkpoint_activations(model) if settings.activation_checkpointing else []
+
+
+def _loop(
+    run: Run,
+    task: Task,
+    recipe: Recipe,
+    device: torch.device,
+    precision: str,
+    report: Report,
+    stop: Stop | None,
+) -> Loop:
+    return Loop(
+        task,
+        recipe.training,
+        run.path,
+        seed=recipe.seed,
+        device=device,
+        precision=precision,
+        report=report,
+        stop=stop,
+        falls=kind_of(recipe).falls(recipe, recipe.training.choose_by),
+    )
 
 
 def _run_loop(loop: Loop, processes: Processes) -> bool:
@@ -327,6 +339,13 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
     ]
 
 
+def _checkpoint_activations(model: nn.Module) -> list[str]:
+    """Turn activation checkpointing on; a message if it has no effect."""
+    if checkpoint_layers(model):
+        return []
+    return ["training.activation_checkpointing has no effect: the model has no stack of layers"]
+
+
 def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
     """Compile a method of a model, or of a submodule, once for all batch shapes.
 
@@ -341,49 +360,3 @@ def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> No
     owner = model.get_submodule(part)
     compiled = torch.compile(getattr(owner, method), dynamic=True, backend=backend)
     setattr(owner, method, compiled)
-
-
-def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
-    """Choose the run's checkpoint: the best one, or the average of the last ones if better."""
-    settings, progress = loop.settings, loop.progress
-    found = whole_checkpoints(loop.checkpoints)
-    by = settings.choose_by
-    best = progress.best_step if progress.best_step is not None else progress.step
-    result: dict[str, Any] = {
-        "chosen": folder_of(best),
-        "step": progress.step,
-        "chosen_by": by if progress.best is not None else None,
-        **({"given_up": True} if progress.given_up else {}),
-    }
-    for point in found:
-        if point.step == best:
-            result["validation"] = point.state["validation"]
-    tried = settings.average_checkpoints > 1 and not progress.given_up
-    if tried and len(found) > 1 and progress.best is not None:
-        last = found[-settings.average_checkpoints :]
-        weights = mean_weights(last)
-        load_model_tensors(model, weights, loop.checkpoints)
-        figures = loop.strategy.agreed(loop.task.validate()).figures
-        state = {
-            "step": progress.step,
-            "best_step": None,
-            "validation": figures,
-            "progress": {},
-            "average_of": [point.step for point in last],
-            PARTS: parts_of(model),
-        }
-        if loop.writes:
-            save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
-        result["average"] = {"of": state["average_of"], "validation": figures}
-        loop.strategy.agreed(None)  # sent when rank 0 has saved
-        if loop.rank(figures) > progress.best:
-            result |= {"chosen": "average", "validation": figures}
-        point = open_checkpoint(loop.checkpoints / result["chosen"])
-        load_model_tensors(model, point.weights(), point.path)
-    return result
-
-
-def _summary(result: dict[str, Any]) -> str:
-    figures = result.get("validation") or {}
-    text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-    return f"{result['chosen']} chosen" + (f" on validation ({text})" if text else "")
