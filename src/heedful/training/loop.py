@@ -27,6 +27,7 @@ from heedful.training.report import Report
 from heedful.training.running_sums import RunningSums
 from heedful.training.strategies import BatchLoss, MakeStrategy, SingleProcess
 from heedful.training.threads import Threads
+from heedful.training.utilisation import Utilisation
 
 Stop = Callable[[int, dict[str, float]], str | None]
 """Called after each validation, the last one included, with its step and figures. Returns the
@@ -92,6 +93,9 @@ class Loop:
         self._out_of_time = False
         self._check_time()
         self._sums = RunningSums(device, self.progress.sums, self.progress.step)
+        self.utilisation = Utilisation(
+            device, precision, processes=self.strategy.rank.count, notify=report.message
+        )
         self.writes = self.strategy.rank.index == 0
         """Whether this process writes the run's files."""
         if self.writes:
@@ -280,9 +284,12 @@ class Loop:
             "operations": progress.operations_per_weight * progress.total_weight,
             "seconds": progress.total_seconds,
         }
+        operations = progress.operations_per_weight * progress.weight
+        seconds = progress.seconds
         progress.sums, progress.weights, progress.weight, progress.seconds = {}, {}, 0, 0.0
         self._sums.begin({}, progress.step)
         if self.writes:
+            figures |= self.utilisation.figures(operations, seconds)
             self.record.figures("train", progress.step, figures)
             self.report.logged(progress.step, progress.position.epoch, figures)
 
