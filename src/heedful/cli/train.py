@@ -52,6 +52,12 @@ class _Options:
         str | None,
         typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
     ] = None
+    profile: Annotated[
+        int,
+        typer.Option(
+            "--profile", help="Profile this many steps after a warm-up; written to RUN/profile."
+        ),
+    ] = 0
 
 
 def _trainable() -> dict[str, TaskSpec]:
@@ -139,6 +145,7 @@ def _run(values: dict[str, Any]) -> None:
         "start_from": options.start_from,
         "task": task,
         "choose": choose,
+        "profile": options.profile,
     }
     if recipe is None and task is not None:
         finished = by_option[task].train_corpus(train_from_command, out, data or [], **how)

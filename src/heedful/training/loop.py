@@ -20,6 +20,7 @@ from heedful.training.checkpointing import prune, restore, save
 from heedful.training.interrupting import interruptible
 from heedful.training.optimisers import build_optimiser, learning_rate
 from heedful.training.parameter_groups import groups_of
+from heedful.training.profiling import Profiler, phase
 from heedful.training.progress import Progress
 from heedful.training.protocol import Task
 from heedful.training.record import Record, create_folder
@@ -52,6 +53,7 @@ class Loop:
         stop: may end the training after any validation.
         falls: whether a lower ``choose_by`` is better; if None, only for ``loss``.
         strategy: computes the steps; if None, one process, with threads where possible.
+        profile: number of steps to profile.
 
     Raises:
         UserError: the folder cannot be created, or its last checkpoint does not fit the task.
@@ -70,6 +72,7 @@ class Loop:
         stop: Stop | None = None,
         falls: bool | None = None,
         strategy: MakeStrategy | None = None,
+        profile: int = 0,
     ) -> None:
         self.task, self.settings, self.folder = task, settings, create_folder(Path(folder))
         self.device, self.report, self.stop = device, report, stop
@@ -98,6 +101,7 @@ class Loop:
         )
         self.writes = self.strategy.rank.index == 0
         """Whether this process writes the run's files."""
+        self.profiler = Profiler(self.folder, profile if self.writes else 0, device, report.message)
         if self.writes:
             self.record = Record(self.folder, self.progress.step, settings.tensorboard)
 
@@ -142,9 +146,10 @@ class Loop:
         batches = self.task.batches(progress.position, self.strategy.rank)
         # The number of threads changes the last digits of results.
         threads = keep_threads() if self.settings.threads else contextlib.nullcontext()
-        with interruptible(self._interrupt), threads:
+        with interruptible(self._interrupt), threads, self.profiler:
             while not self.finished and not self._is_interrupted():
-                self._step(batches)
+                with self.profiler.step():
+                    self._step(batches)
                 self.report.step(progress.step, self._seconds)
                 last = self._at_end()
                 if progress.step % settings.log_every == 0 or last:
@@ -188,19 +193,24 @@ class Loop:
         progress = self.progress
         began = time.perf_counter()
         self.task.model.train()
-        group = [next(batches) for _ in range(self.settings.accumulation_steps)]
+        with phase("data"):
+            group = [next(batches) for _ in range(self.settings.accumulation_steps)]
         weight = self.strategy.total(sum(batch.weight for _, batch in group))
         losses: dict[str, Tensor] = {}
         for number, (_, batch) in enumerate(group, start=1):
-            batch = batch.to(self.device)
+            with phase("data"):
+                batch = batch.to(self.device)
             if not progress.operations_per_weight:
                 progress.operations_per_weight = self.strategy.operations(batch) / batch.weight
                 self.optimiser.zero_grad(set_to_none=True)
-            results = self.strategy.forward_backward(batch, weight, last=number == len(group))
+            with phase("gradients"):
+                results = self.strategy.forward_backward(batch, weight, last=number == len(group))
             for result in results:
                 self._add(losses, result)
         # The parts of a batch give identical results under any load; so does the optimiser step.
-        with without_contention(self.device) if len(results) == 1 else contextlib.nullcontext():
+        whole = len(results) == 1
+        alone = without_contention(self.device) if whole else contextlib.nullcontext()
+        with phase("optimiser"), alone:
             norm = self._update()
         progress.step += 1
         progress.position = group[-1][0]

@@ -15,6 +15,7 @@ from heedful.data.positions import SINGLE, Rank
 from heedful.runs.checkpoints import model_tensors
 from heedful.training.operations import operation_counter
 from heedful.training.optimisers import optimiser_tensors
+from heedful.training.profiling import phase
 from heedful.training.protocol import Loss, Task
 from heedful.training.trial import trial
 
@@ -139,8 +140,10 @@ class SingleProcess:
     def forward_backward(self, batch: Any, weight: float, *, last: bool) -> list[BatchLoss]:
         """Compute the loss of a batch and add its gradients."""
         with without_contention(self.device):
-            loss: Loss = self.module(batch)
-            torch.autograd.backward(self.scaler.scale(loss.total / weight))
+            with phase("forward"):
+                loss: Loss = self.module(batch)
+            with phase("backward"):
+                torch.autograd.backward(self.scaler.scale(loss.total / weight))
         return [BatchLoss(batch.weight, loss)]
 
     def operations(self, batch: Any) -> int:

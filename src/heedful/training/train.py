@@ -39,6 +39,7 @@ from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop
+from heedful.training.profiling import check_steps
 from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, temporary_files, with_file_names
 from heedful.training.report import Later, Report
@@ -54,6 +55,7 @@ def train(
     start_from: str | Path | None = None,
     stop: Stop | None = None,
     later: Later | None = None,
+    profile: int = 0,
 ) -> bool:
     """Train a recipe in a run folder, or resume the run there exactly where it stopped.
 
@@ -69,6 +71,8 @@ def train(
         stop: called after each validation with its step and figures; returns a reason to end
             training, or None. A run that was ended in this way is not resumed.
         later: returns the estimated seconds of trainings that follow, for the progress bar.
+        profile: number of steps to profile, after some steps of warm-up; written to
+            ``profile/`` in the run.
 
     Returns:
         True when training has ended; False if it was interrupted (repeat the call to resume).
@@ -77,13 +81,14 @@ def train(
         UserError: settings or data are invalid, or the run cannot be resumed with them.
     """
     folder = Path(out)
+    check_steps(profile)
     rows = data if isinstance(data, Mapping) else None
     checked = _checked(recipe, find_start(folder, start_from), rows)
     recipe = checked.of_a_run()
     device = choose_device(recipe.training.device)
     precision = check_precision(recipe.training.precision, device)
     with _prepared(folder, recipe, data, start_from) as run:
-        return _train(run, recipe, device, precision, stop, later)
+        return _train(run, recipe, device, precision, stop, later, profile)
 
 
 def prepare(
@@ -179,6 +184,7 @@ def _train(
     precision: str,
     stop: Stop | None,
     later: Later | None,
+    profile: int,
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
     copies = TRAINED_COPIES[settings.optimiser]
@@ -201,6 +207,7 @@ def _train(
             report=report,
             stop=stop,
             falls=kind.falls(recipe, settings.choose_by),
+            profile=profile,
         )
         if not loop.progress.step:
             kind.load_start(run, model)
