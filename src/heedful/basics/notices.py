@@ -4,13 +4,27 @@ import re
 import sys
 from collections.abc import Callable
 
+_silent = False
+
+
+def silence(silent: bool) -> None:
+    """Print no notices in this process, because another one prints the same; or print them."""
+    global _silent
+    _silent = silent
+
+
+def is_silent() -> bool:
+    """Whether this process prints no notices."""
+    return _silent
+
 
 def notice(text: str) -> None:
     """Print one line to standard error, where it does not disturb a pipe.
 
     Used for everything that is left out, shortened or split, once, with a count.
     """
-    print(f"heedful: {text}", file=sys.stderr, flush=True)
+    if not _silent:
+        print(f"heedful: {text}", file=sys.stderr, flush=True)
 
 
 def once() -> Callable[[str], None]:

@@ -193,22 +193,22 @@ class Loop:
         progress = self.progress
         began = time.perf_counter()
         self.task.model.train()
+        count = self.settings.accumulation_steps * self.strategy.rank.each
         with phase("data"):
-            group = [next(batches) for _ in range(self.settings.accumulation_steps)]
+            group = [next(batches) for _ in range(count)]
         weight = self.strategy.total(sum(batch.weight for _, batch in group))
+        if not progress.operations_per_weight:
+            first = group[0][1].to(self.device)
+            progress.operations_per_weight = self.strategy.operations(first) / first.weight
+            self.optimiser.zero_grad(set_to_none=True)
+        with phase("gradients"):
+            step = progress.step + 1
+            results = self.strategy.gradients(step, [batch for _, batch in group], weight)
         losses: dict[str, Tensor] = {}
-        for number, (_, batch) in enumerate(group, start=1):
-            with phase("data"):
-                batch = batch.to(self.device)
-            if not progress.operations_per_weight:
-                progress.operations_per_weight = self.strategy.operations(batch) / batch.weight
-                self.optimiser.zero_grad(set_to_none=True)
-            with phase("gradients"):
-                results = self.strategy.forward_backward(batch, weight, last=number == len(group))
-            for result in results:
-                self._add(losses, result)
+        for result in results:
+            self._add(losses, result)
         # The parts of a batch give identical results under any load; so does the optimiser step.
-        whole = len(results) == 1
+        whole = len(results) == len(group)
         alone = without_contention(self.device) if whole else contextlib.nullcontext()
         with phase("optimiser"), alone:
             norm = self._update()

@@ -19,7 +19,7 @@ from heedful.kernels.dropout import drawing_from
 from heedful.kernels.workers import workers
 from heedful.training.profiling import phase
 from heedful.training.protocol import Loss
-from heedful.training.strategies import BatchLoss, SingleProcess
+from heedful.training.strategies import BatchLoss, SingleProcess, batch_loss
 from heedful.training.trial import trial
 
 
@@ -51,7 +51,7 @@ class Threads(SingleProcess):
                     parameter.grad = gradient
                 elif gradient is not None:
                     parameter.grad += gradient
-        return [BatchLoss(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
+        return [batch_loss(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
 
     def parts(self, batch: Any) -> Sequence[Any]:
         """The parts of a batch for the threads; the batch alone if it is computed whole."""

@@ -1,0 +1,453 @@
+"""The processes that train together: their ranks, and the values they exchange.
+
+torchrun starts the processes and gives each its rank in environment variables. :func:`join` connects
+them. Without these variables there is a single process, and every exchange returns its own value.
+"""
+
+import atexit
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from heedful.basics.device import choose_device
+from heedful.basics.errors import UserError
+from heedful.basics.notices import silence
+from heedful.data.positions import SINGLE, Rank
+from heedful.runs.start import versions_and_machine
+
+T = TypeVar("T")
+N = TypeVar("N", int, float)
+
+CONNECT_SECONDS = "HEEDFUL_CONNECT_SECONDS"
+"""Environment variable: seconds that processes wait for each other at the start; default 60."""
+WAIT_MINUTES = "HEEDFUL_WAIT_MINUTES"
+"""Environment variable: minutes that a step waits for the slowest process; default 30."""
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_NOTICED_SECONDS = 3.0
+"""How long a process looks for the one that ended."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
+"""Seconds between two looks for a message."""
+
+
+class LostProcessError(UserError):
+    """Another process of the training ended or failed."""
+
+
+class Processes:
+    """A single process, which exchanges values with nobody. Base of :class:`ProcessGroup`.
+
+    Attributes:
+        rank: the rank of this process; rank 0 writes files and messages.
+        local_rank: its number among the processes of this machine, which is also its CUDA device.
+        local_count: number of processes on this machine.
+    """
+
+    rank: Rank = SINGLE
+    local_rank: int = 0
+    local_count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank.index == 0
+
+    def device(self, name: str) -> torch.device:
+        """The device for ``auto``, ``cpu``, ``cuda`` or ``mps``; on cards, one for each process.
+
+        Raises:
+            UserError: this machine has no such device, or fewer cards than processes.
+        """
+        return choose_device(name)
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all processes, by rank. Values are pickled."""
+        return [value]
+
+    def any(self, flag: bool) -> bool:
+        """Whether a flag is set in any process."""
+        return flag
+
+    def total(self, number: N) -> N:
+        """The sum of a number over all processes, added in the order of the ranks.
+
+        The number must be an int in all processes or a float in all processes.
+        """
+        return number
+
+    def broadcast(self, value: T) -> T:
+        """The value of rank 0. It is pickled."""
+        return value
+
+    def barrier(self) -> None:
+        """Wait until all processes have come here."""
+
+    def by_first(self, call: Callable[[], T]) -> T:
+        """The result of a call by rank 0; the others wait for it without a time limit.
+
+        A ``UserError`` of the call is raised in all processes.
+        """
+        return call()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A block that fails in all processes if it fails in one.
+
+        A ``UserError`` in one process is raised in all of them at their next exchange. A process
+        that ended raises :class:`LostProcessError` in the others.
+        """
+        yield
+
+
+class ProcessGroup(Processes):
+    """Several processes that are connected by ``torch.distributed``.
+
+    Args:
+        store: the key–value store that all processes are connected to.
+        rank: the rank of this process.
+        local_rank: its number among the processes of this machine.
+        local_count: number of processes on this machine.
+    """
+
+    def __init__(
+        self, store: dist.Store, rank: Rank, local_rank: int = 0, local_count: int = 1
+    ) -> None:
+        self.rank, self.local_rank, self.local_count = rank, local_rank, local_count
+        self._store = store
+        self._calls = 0
+        self._members = [_Member.own()] * rank.count
+
+    def connect(self, seconds: float, minutes: float) -> None:
+        """Wait for all processes, compare their versions and connect them.
+
+        Args:
+            seconds: how long to wait for processes that have not started.
+            minutes: the longest that an exchange waits for the slowest process.
+
+        Raises:
+            UserError: a process does not arrive, or has other versions.
+        """
+        own = self._members[self.rank.index]
+        self._set(f"here/{self.rank.index}", pickle.dumps(own))
+        ends = time.monotonic() + seconds
+        for index in range(self.rank.count):
+            if not self._arrives(f"here/{index}", lambda: time.monotonic() < ends):
+                raise UserError(
+                    f"rank {index} of {self.rank.count} did not connect within {seconds:g} "
+                    f"seconds; start all processes at about the same time, or set {CONNECT_SECONDS}"
+                )
+            self._members[index] = pickle.loads(self._store.get(f"here/{index}"))
+        _require_same_versions(self._members)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        with _without_output():
+            dist.init_process_group(
+                backend,
+                store=dist.PrefixStore("group", self._store),
+                rank=self.rank.index,
+                world_size=self.rank.count,
+                timeout=timedelta(minutes=minutes),
+            )
+            dist.barrier()
+
+    def device(self, name: str) -> torch.device:
+        """The device; of several cards, the one with the number of this process."""
+        device = choose_device(name)
+        if device.type == "mps" and self.local_count > 1:
+            raise UserError("several processes cannot share an mps device; use --device cpu")
+        if device.type != "cuda":
+            return device
+        cards = torch.cuda.device_count()
+        if self.local_count > cards:
+            raise UserError(
+                f"{self.local_count} processes on {socket.gethostname()}, which has {cards} CUDA "
+                f"device{'s' if cards > 1 else ''}; start at most {cards}, or use --device cpu"
+            )
+        torch.cuda.set_device(self.local_rank)
+        return torch.device("cuda", self.local_rank)
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all processes, by rank."""
+        values: list[Any] = [None] * self.rank.count
+        with self.together():
+            dist.all_gather_object(values, value)
+        return values
+
+    def any(self, flag: bool) -> bool:
+        """Whether a flag is set in any process."""
+        return self.total(int(flag)) > 0
+
+    def total(self, number: N) -> N:
+        """The sum of a number over all processes, added in the order of the ranks."""
+        kind = torch.int64 if isinstance(number, int) else torch.float64
+        own = torch.tensor([number], dtype=kind)
+        found = [torch.empty_like(own) for _ in range(self.rank.count)]
+        with self.together():
+            dist.all_gather(found, own)
+        return sum((one.item() for one in found), start=type(number)(0))  # type: ignore[return-value]
+
+    def broadcast(self, value: T) -> T:
+        """The value of rank 0."""
+        values = [value]
+        with self.together():
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def barrier(self) -> None:
+        """Wait until all processes have come here."""
+        self.total(0)
+
+    def by_first(self, call: Callable[[], T]) -> T:
+        """The result of a call by rank 0; the others wait for it without a time limit."""
+        self._calls += 1
+        key = f"by_first/{self._calls}"
+        if self.first:
+            try:
+                result = call()
+            except UserError as error:
+                self._set(key, pickle.dumps((False, error)))
+                self.barrier()
+                raise
+            self._set(key, pickle.dumps((True, result)))
+            self.barrier()
+            return result
+        with self.together():
+            self._arrives(key, lambda: True)
+            works, found = pickle.loads(self._store.get(key))
+        self.barrier()
+        if not works:
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A block that fails in all processes if it fails in one."""
+        try:
+            yield
+        except UserError as error:
+            if not isinstance(error, LostProcessError):
+                with contextlib.suppress(RuntimeError):  # the store may have ended as well
+                    self._set(f"failed/{self.rank.index}", str(error).encode())
+            raise
+        except RuntimeError as error:
+            if isinstance(error, dist.DistError) or "gloo" in str(error):
+                raise self._lost(error) from error
+            raise
+
+    def _set(self, key: str, value: bytes) -> None:
+        self._store.set(key, value)  # type: ignore[arg-type]  # bytes are stored as they are
+
+    def _arrives(self, key: str, going_on: Callable[[], bool]) -> bool:
+        """Wait for a key, as long as ``going_on`` returns True; returns whether it was set."""
+        pause = _FIRST_PAUSE
+        while not self._store.check([key]):
+            if not going_on():
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return True
+
+    def _lost(self, error: RuntimeError) -> UserError:
+        """The error of another process that explains a failed exchange, or who has ended.
+
+        The lowest rank that still runs prints it.
+        """
+        others = [index for index in range(self.rank.count) if index != self.rank.index]
+        ends = time.monotonic() + _NOTICED_SECONDS
+        while True:
+            for index in others:
+                if (message := self._message(f"failed/{index}")) is not None:
+                    return LostProcessError(message)
+            gone = [index for index in others if self._members[index].has_ended]
+            if gone or time.monotonic() > ends:
+                break
+            time.sleep(_FIRST_PAUSE)
+        if self.rank.index == min(set(range(self.rank.count)) - set(gone)):
+            silence(False)
+        if "imed out" in str(error) and not gone:
+            return LostProcessError(
+                f"an exchange between the processes took longer than {WAIT_MINUTES}; rerun the "
+                "command to resume from the last checkpoint"
+            )
+        names = ", ".join(f"rank {index} ({self._members[index]})" for index in gone)
+        return LostProcessError(
+            f"{names or 'a process on another machine'} ended unexpectedly; {_what_follows()}"
+        )
+
+    def _message(self, key: str) -> str | None:
+        try:
+            return self._store.get(key).decode() if self._store.check([key]) else None
+        except RuntimeError:  # the store ended with the process that held it
+            return None
+
+    def disconnect(self) -> None:
+        """Close the connections at the end of the program."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+class _Member:
+    """What a process tells the others about itself."""
+
+    def __init__(self, host: str, process: int, versions: Mapping[str, str]) -> None:
+        self.host, self.process, self.versions = host, process, versions
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}"
+
+    @classmethod
+    def own(cls) -> "_Member":
+        """This process."""
+        known = versions_and_machine()
+        versions = {name: known[name] for name in ("heedful", "torch", "python")}
+        return cls(socket.gethostname(), os.getpid(), versions)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was a process of this machine and has ended."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return _is_zombie(self.process)
+
+
+def _is_zombie(process: int) -> bool:
+    """Whether a process has ended and its parent has not noticed yet (Linux)."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("Z", "X")
+    except OSError:
+        return False
+
+
+def _require_same_versions(members: list[_Member]) -> None:
+    """Raise UserError if a process has other versions than rank 0."""
+    for index, member in enumerate(members):
+        for name, version in members[0].versions.items():
+            other = member.versions.get(name)
+            if other != version:
+                raise UserError(
+                    f"rank {index} ({member}) has {name} {other}, rank 0 has {version}; install "
+                    "the same versions on all machines"
+                )
+
+
+def _what_follows() -> str:
+    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) < restarts:
+        return "training is restarted from the last checkpoint"
+    return "rerun the command to resume from the last checkpoint"
+
+
+_joined: Processes | None = None
+
+
+def join() -> Processes:
+    """The processes that this one trains with; they are connected at the first call.
+
+    All processes call it at the same time. The connections are closed when the program ends.
+
+    Raises:
+        UserError: the processes cannot be connected, or have different versions.
+    """
+    global _joined
+    if _joined is None:
+        _joined = _group() if is_launched() else Processes()
+    return _joined
+
+
+def is_launched() -> bool:
+    """Whether this process was started by torchrun, or in the same way."""
+    return all(os.environ.get(name) for name in _VARIABLES)
+
+
+def _group() -> ProcessGroup:
+    rank = Rank(_whole("RANK"), _whole("WORLD_SIZE"))
+    if not 0 <= rank.index < rank.count:
+        raise UserError(f"RANK={rank.index} is not below WORLD_SIZE={rank.count}")
+    silence(rank.index > 0)
+    seconds, minutes = _number(CONNECT_SECONDS, 60.0), _number(WAIT_MINUTES, 30.0)
+    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    try:
+        with _without_output():
+            store = next(dist.rendezvous("env://", timeout=timedelta(seconds=seconds)))[0]
+    except (RuntimeError, ValueError) as error:
+        raise _no_store(error, address, rank, seconds) from error
+    group = ProcessGroup(store, rank, _whole("LOCAL_RANK", 0), _whole("LOCAL_WORLD_SIZE", 1))
+    with group.together():
+        group.connect(seconds, minutes)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    atexit.register(group.disconnect)
+    return group
+
+
+def _no_store(error: Exception, address: str, rank: Rank, seconds: float) -> UserError:
+    """The error for a store that cannot be reached, or not be opened."""
+    if "EADDRINUSE" in str(error) or "address already in use" in str(error).lower():
+        return UserError(
+            f"{address} is in use by another program; set another MASTER_PORT (torchrun: "
+            "--master-port), or use heedful train --processes N, which finds a free port"
+        )
+    silence(False)  # rank 0 does not know of this process
+    return UserError(
+        f"rank {rank.index} cannot reach rank 0 at {address} within {seconds:g} seconds; check "
+        f"MASTER_ADDR, MASTER_PORT and the firewall, or set {CONNECT_SECONDS}"
+    )
+
+
+def _whole(name: str, default: int | None = None) -> int:
+    text = os.environ.get(name, "" if default is None else str(default))
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UserError(f"{name}={text} is not a whole number") from error
+
+
+def _number(name: str, default: float) -> float:
+    text = os.environ.get(name, str(default))
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < 1e6:
+            return float(text)
+    raise UserError(f"{name}={text} is not a positive number")
+
+
+def _end_with(parent: int) -> None:
+    """End training when the launcher has ended, however that happened."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def _without_output() -> Iterator[None]:
+    """Without what PyTorch's C++ code prints while it connects; its errors are raised as well."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    empty = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(empty, 1)
+        os.dup2(empty, 2)
+        yield
+    finally:
+        for number, file in zip((1, 2), kept, strict=True):
+            os.dup2(file, number)
+            os.close(file)
+        os.close(empty)
