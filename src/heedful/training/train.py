@@ -37,13 +37,16 @@ from heedful.runs.recipe import check_recipe, tables_of, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
+from heedful.training.batch_size import fit_batch
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop
 from heedful.training.profiling import check_steps
 from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, temporary_files, with_file_names
 from heedful.training.report import Later, Report
-from heedful.training.resuming import require_same
+from heedful.training.resuming import require_same, with_measured
+from heedful.training.strategies import SingleProcess
+from heedful.training.threads import Threads
 from heedful.training.warm_start import find_start, open_start, with_start
 
 
@@ -141,7 +144,7 @@ def _open_or_prepare(
 ) -> Run:
     if (folder / "run.json").exists():
         run = open_run(folder)
-        require_same(run, recipe, data_folder)
+        require_same(run, with_measured(recipe, run), data_folder)
         run.require_unchanged("data/")
         return run
     _require_free(folder)
@@ -196,6 +199,8 @@ def _train(
     parameters = sum(p.numel() for p in model.parameters())
     limits = settings.max_steps, settings.max_minutes
     with Report(*limits, weight_name=kind.weight_name(run), later=later) as report:
+        recipe = _with_batches(run, model, recipe, device, precision, report)
+        settings = recipe.training
         task, precision = _task(run, model, recipe, device, precision, report)
         loop = Loop(
             task,
@@ -228,6 +233,26 @@ def _train(
         write_sealed(run.path, RESULT, result)
         report.message(f"trained: {_summary(result)}")
     return True
+
+
+def _with_batches(
+    run: Run, model: nn.Module, recipe: Recipe, device: torch.device, precision: str, report: Report
+) -> Recipe:
+    """The recipe with the size of batches that fits in memory, if heedful measures it."""
+    settings = recipe.training
+    if not settings.batch_from_memory:
+        return recipe
+    if whole_checkpoints(run.path / "checkpoints"):
+        return with_measured(recipe, run)
+    precision = "float32" if precision == "auto" else precision
+
+    def build(tried: LoopSettings) -> Task:
+        return kind_of(recipe).build_task(run, model, tried, device, precision)
+
+    threads = device.type == "cpu" and not settings.compile
+    make = Threads if threads else SingleProcess
+    fitted = fit_batch(settings, build, make, device, recipe.seed, report.message)
+    return recipe.model_copy(update={"training": fitted})
 
 
 def _task(
