@@ -201,7 +201,7 @@ def _train(
     with Report(*limits, weight_name=kind.weight_name(run), later=later) as report:
         recipe = _with_batches(run, model, recipe, device, precision, report)
         settings = recipe.training
-        task, precision = _task(run, model, recipe, device, precision, report)
+        task, precision = training_task(run, model, recipe, device, precision, report)
         loop = Loop(
             task,
             settings,
@@ -255,7 +255,7 @@ def _with_batches(
     return recipe.model_copy(update={"training": fitted})
 
 
-def _task(
+def training_task(
     run: Run,
     model: nn.Module,
     recipe: Recipe,
