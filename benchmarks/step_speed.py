@@ -23,7 +23,7 @@ from torch import nn
 from heedful.data.streams import WindowBatch
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.tasks.language_model.training import LanguageTask
-from heedful.training.train import compile_method
+from heedful.training.building import compile_method
 
 
 def main() -> None:

@@ -16,9 +16,12 @@ from heedful.basics.errors import UserError
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.runs.checkpoints import open_checkpoint
 from heedful.runs.opening import open_run
+from heedful.runs.recipe import check_recipe
 from heedful.runs.settings import LoopSettings
 from heedful.training import batch_size
 from heedful.training.batch_size import Memory, fit_batch, memory_of, reset_peak
+from heedful.training.processes import Processes
+from heedful.training.sharing import with_shards
 from heedful.training.strategies import SingleProcess
 from heedful.training.train import train
 
@@ -62,6 +65,16 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     for message, given in cases.items():
         with pytest.raises(ValidationError, match=message):
             LoopSettings.model_validate(given)
+
+
+def test_the_number_of_processes_does_not_change_the_size_of_a_step(tmp_path: Path) -> None:
+    training = {**TRAINING, "global_batch_tokens": 960, "batch_tokens": 120}
+    recipe = check_recipe({**LANGUAGE, "training": training}, "here")
+    assert recipe.training.accumulation_steps == 8
+    processes = Processes()
+    processes.rank = Rank(0, 4)
+    shared = with_shards(recipe, tmp_path / "run", processes).training
+    assert (shared.virtual_shards, shared.accumulation_steps) == (4, 2)
 
 
 def test_without_the_new_settings_nothing_changes() -> None:

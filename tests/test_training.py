@@ -24,9 +24,9 @@ from heedful.runs.summary import describe_run, summarise_run
 from heedful.tasks.commands import train_from_command
 from heedful.tasks.pairs.building import build_run_model
 from heedful.tasks.translation.building import build_task
+from heedful.training.building import compile_method
 from heedful.training.loop import Loop
 from heedful.training.report import Report
-from heedful.training.train import compile_method
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
 

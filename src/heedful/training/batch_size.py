@@ -111,9 +111,11 @@ def _trial(
     task.model.train()
     try:
         with trial(task):
-            batches = islice(task.batches(Position(seed, 0, 0)), _BATCHES)
-            for _, batch in batches:
-                strategy.gradients(1, [batch], batch.weight)
+            batches = task.batches(Position(seed, 0, 0), strategy.rank)
+            each = strategy.rank.each
+            for _ in range(max(1, _BATCHES // each)):
+                group = [batch for _, batch in islice(batches, each)]
+                strategy.gradients(1, group, sum(batch.weight for batch in group))
     except torch.cuda.OutOfMemoryError:
         return None
     finally:

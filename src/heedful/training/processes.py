@@ -1,16 +1,15 @@
 """The processes that train together: their ranks, and the values they exchange.
 
-torchrun starts the processes and gives each its rank in environment variables. :func:`join` connects
-them. Without these variables there is a single process, and every exchange returns its own value.
+torchrun starts the processes and gives each its rank in environment variables. :func:`join`
+connects them. Without these variables there is a single process, and every exchange returns its own
+value.
 """
 
 import atexit
 import contextlib
 import os
 import pickle
-import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,19 +22,24 @@ import torch.distributed as dist
 
 from heedful.basics.device import choose_device
 from heedful.basics.errors import UserError
-from heedful.basics.notices import silence
+from heedful.basics.notices import silence, without_output
 from heedful.data.positions import SINGLE, Rank
-from heedful.runs.start import versions_and_machine
+from heedful.training.process_environment import (
+    CONNECT_SECONDS,
+    WAIT_MINUTES,
+    end_with,
+    is_elastic,
+    is_launched,
+    no_store,
+    positive_number,
+    what_follows,
+    whole_number,
+)
+from heedful.training.process_members import Member, require_same_versions
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
-CONNECT_SECONDS = "HEEDFUL_CONNECT_SECONDS"
-"""Environment variable: seconds that processes wait for each other at the start; default 60."""
-WAIT_MINUTES = "HEEDFUL_WAIT_MINUTES"
-"""Environment variable: minutes that a step waits for the slowest process; default 30."""
-
-_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _NOTICED_SECONDS = 3.0
 """How long a process looks for the one that ended."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
@@ -94,6 +98,14 @@ class Processes:
     def barrier(self) -> None:
         """Wait until all processes have come here."""
 
+    def require_same(self, values: Mapping[str, Any], what: str = "") -> None:
+        """Raise UserError in all processes if a value differs in one of them.
+
+        Args:
+            values: the values by name.
+            what: what the names are, for the message: "the option ".
+        """
+
     def by_first(self, call: Callable[[], T]) -> T:
         """The result of a call by rank 0; the others wait for it without a time limit.
 
@@ -127,7 +139,9 @@ class ProcessGroup(Processes):
         self.rank, self.local_rank, self.local_count = rank, local_rank, local_count
         self._store = store
         self._calls = 0
-        self._members = [_Member.own()] * rank.count
+        self._has_told = False
+        self._common: UserError | None = None
+        self._members = [Member.own()] * rank.count
 
     def connect(self, seconds: float, minutes: float) -> None:
         """Wait for all processes, compare their versions and connect them.
@@ -149,9 +163,9 @@ class ProcessGroup(Processes):
                     f"seconds; start all processes at about the same time, or set {CONNECT_SECONDS}"
                 )
             self._members[index] = pickle.loads(self._store.get(f"here/{index}"))
-        _require_same_versions(self._members)
+        require_same_versions(self._members)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        with _without_output():
+        with without_output():
             dist.init_process_group(
                 backend,
                 store=dist.PrefixStore("group", self._store),
@@ -208,6 +222,19 @@ class ProcessGroup(Processes):
         """Wait until all processes have come here."""
         self.total(0)
 
+    def require_same(self, values: Mapping[str, Any], what: str = "") -> None:
+        """Raise UserError in all processes if a value differs in one of them."""
+        found = self.gather(dict(values))
+        for index, other in enumerate(found):
+            for name in sorted(found[0].keys() | other.keys()):
+                if found[0].get(name) != other.get(name):
+                    error = UserError(
+                        f"{what}{name} is {other.get(name)!r:.200} at rank {index} "
+                        f"({self._members[index]}) and {found[0].get(name)!r:.200} at rank 0; "
+                        "start all processes with the same command and the same files"
+                    )
+                    raise self._in_all(error)
+
     def by_first(self, call: Callable[[], T]) -> T:
         """The result of a call by rank 0; the others wait for it without a time limit."""
         self._calls += 1
@@ -218,16 +245,18 @@ class ProcessGroup(Processes):
             except UserError as error:
                 self._set(key, pickle.dumps((False, error)))
                 self.barrier()
+                self._in_all(error)
                 raise
             self._set(key, pickle.dumps((True, result)))
             self.barrier()
             return result
         with self.together():
-            self._arrives(key, lambda: True)
+            if not self._arrives(key, lambda: self._message("failed/0") is None):
+                raise UserError(self._message("failed/0") or "rank 0 failed")
             works, found = pickle.loads(self._store.get(key))
         self.barrier()
         if not works:
-            raise found
+            raise self._in_all(found)
         return found  # type: ignore[no-any-return]
 
     @contextmanager
@@ -236,14 +265,28 @@ class ProcessGroup(Processes):
         try:
             yield
         except UserError as error:
-            if not isinstance(error, LostProcessError):
-                with contextlib.suppress(RuntimeError):  # the store may have ended as well
-                    self._set(f"failed/{self.rank.index}", str(error).encode())
+            if error is not self._common and not isinstance(error, LostProcessError):
+                self._tell(error)
             raise
         except RuntimeError as error:
             if isinstance(error, dist.DistError) or "gloo" in str(error):
                 raise self._lost(error) from error
             raise
+
+    def _in_all(self, error: UserError) -> UserError:
+        """The error, which is raised in all processes."""
+        self._common = error
+        return error
+
+    def _tell(self, error: UserError) -> None:
+        """Tell the other processes why this one fails."""
+        if self._has_told:
+            return
+        self._has_told = True
+        with contextlib.suppress(RuntimeError):  # the store may have ended as well
+            self._set(f"failed/{self.rank.index}", str(error).encode())
+            if self.first and not is_elastic():  # the store ends with this process
+                time.sleep(4 * _LONGEST_PAUSE)
 
     def _set(self, key: str, value: bytes) -> None:
         self._store.set(key, value)  # type: ignore[arg-type]  # bytes are stored as they are
@@ -282,7 +325,7 @@ class ProcessGroup(Processes):
             )
         names = ", ".join(f"rank {index} ({self._members[index]})" for index in gone)
         return LostProcessError(
-            f"{names or 'a process on another machine'} ended unexpectedly; {_what_follows()}"
+            f"{names or 'a process on another machine'} ended unexpectedly; {what_follows()}"
         )
 
     def _message(self, key: str) -> str | None:
@@ -295,64 +338,6 @@ class ProcessGroup(Processes):
         """Close the connections at the end of the program."""
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-class _Member:
-    """What a process tells the others about itself."""
-
-    def __init__(self, host: str, process: int, versions: Mapping[str, str]) -> None:
-        self.host, self.process, self.versions = host, process, versions
-
-    def __str__(self) -> str:
-        return f"process {self.process} on {self.host}"
-
-    @classmethod
-    def own(cls) -> "_Member":
-        """This process."""
-        known = versions_and_machine()
-        versions = {name: known[name] for name in ("heedful", "torch", "python")}
-        return cls(socket.gethostname(), os.getpid(), versions)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it was a process of this machine and has ended."""
-        if self.host != socket.gethostname():
-            return False
-        try:
-            os.kill(self.process, 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
-        return _is_zombie(self.process)
-
-
-def _is_zombie(process: int) -> bool:
-    """Whether a process has ended and its parent has not noticed yet (Linux)."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] in ("Z", "X")
-    except OSError:
-        return False
-
-
-def _require_same_versions(members: list[_Member]) -> None:
-    """Raise UserError if a process has other versions than rank 0."""
-    for index, member in enumerate(members):
-        for name, version in members[0].versions.items():
-            other = member.versions.get(name)
-            if other != version:
-                raise UserError(
-                    f"rank {index} ({member}) has {name} {other}, rank 0 has {version}; install "
-                    "the same versions on all machines"
-                )
-
-
-def _what_follows() -> str:
-    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) < restarts:
-        return "training is restarted from the last checkpoint"
-    return "rerun the command to resume from the last checkpoint"
 
 
 _joined: Processes | None = None
@@ -372,82 +357,24 @@ def join() -> Processes:
     return _joined
 
 
-def is_launched() -> bool:
-    """Whether this process was started by torchrun, or in the same way."""
-    return all(os.environ.get(name) for name in _VARIABLES)
-
-
 def _group() -> ProcessGroup:
-    rank = Rank(_whole("RANK"), _whole("WORLD_SIZE"))
+    rank = Rank(whole_number("RANK"), whole_number("WORLD_SIZE"))
     if not 0 <= rank.index < rank.count:
         raise UserError(f"RANK={rank.index} is not below WORLD_SIZE={rank.count}")
     silence(rank.index > 0)
-    seconds, minutes = _number(CONNECT_SECONDS, 60.0), _number(WAIT_MINUTES, 30.0)
+    seconds, minutes = positive_number(CONNECT_SECONDS, 60.0), positive_number(WAIT_MINUTES, 30.0)
     address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     try:
-        with _without_output():
+        with without_output():
             store = next(dist.rendezvous("env://", timeout=timedelta(seconds=seconds)))[0]
     except (RuntimeError, ValueError) as error:
-        raise _no_store(error, address, rank, seconds) from error
-    group = ProcessGroup(store, rank, _whole("LOCAL_RANK", 0), _whole("LOCAL_WORLD_SIZE", 1))
+        raise no_store(error, address, rank, seconds) from error
+    group = ProcessGroup(
+        store, rank, whole_number("LOCAL_RANK", 0), whole_number("LOCAL_WORLD_SIZE", 1)
+    )
     with group.together():
         group.connect(seconds, minutes)
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    if is_elastic():
+        threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     atexit.register(group.disconnect)
     return group
-
-
-def _no_store(error: Exception, address: str, rank: Rank, seconds: float) -> UserError:
-    """The error for a store that cannot be reached, or not be opened."""
-    if "EADDRINUSE" in str(error) or "address already in use" in str(error).lower():
-        return UserError(
-            f"{address} is in use by another program; set another MASTER_PORT (torchrun: "
-            "--master-port), or use heedful train --processes N, which finds a free port"
-        )
-    silence(False)  # rank 0 does not know of this process
-    return UserError(
-        f"rank {rank.index} cannot reach rank 0 at {address} within {seconds:g} seconds; check "
-        f"MASTER_ADDR, MASTER_PORT and the firewall, or set {CONNECT_SECONDS}"
-    )
-
-
-def _whole(name: str, default: int | None = None) -> int:
-    text = os.environ.get(name, "" if default is None else str(default))
-    try:
-        return int(text)
-    except ValueError as error:
-        raise UserError(f"{name}={text} is not a whole number") from error
-
-
-def _number(name: str, default: float) -> float:
-    text = os.environ.get(name, str(default))
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) < 1e6:
-            return float(text)
-    raise UserError(f"{name}={text} is not a positive number")
-
-
-def _end_with(parent: int) -> None:
-    """End training when the launcher has ended, however that happened."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
-def _without_output() -> Iterator[None]:
-    """Without what PyTorch's C++ code prints while it connects; its errors are raised as well."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
-    empty = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(empty, 1)
-        os.dup2(empty, 2)
-        yield
-    finally:
-        for number, file in zip((1, 2), kept, strict=True):
-            os.dup2(file, number)
-            os.close(file)
-        os.close(empty)

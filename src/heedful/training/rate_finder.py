@@ -25,13 +25,14 @@ from heedful.runs.recipe import check_recipe
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
 from heedful.runs.settings import LoopSettings, Recipe
+from heedful.training.building import model_of, training_task
 from heedful.training.optimisers import build_optimiser
 from heedful.training.parameter_groups import groups_of
+from heedful.training.processes import join
 from heedful.training.protocol import Task
 from heedful.training.report import Report
-from heedful.training.strategies import SingleProcess
-from heedful.training.threads import Threads
-from heedful.training.train import prepare, training_task
+from heedful.training.strategy_choice import strategy_of
+from heedful.training.train import prepare
 from heedful.training.warm_start import with_start
 
 FEWEST_STEPS = 20
@@ -131,9 +132,8 @@ def find_learning_rate(
 def _task_of(
     run: Run, recipe: Recipe, device: torch.device, precision: str, report: Report
 ) -> Task:
-    model = kind_of(recipe).build_model(run)
-    model.to(device)
-    task, _ = training_task(run, model, recipe, device, precision, report)
+    model = model_of(run, recipe.training, device)
+    task, _ = training_task(run, model, recipe, device, precision, report, join())
     kind_of(recipe).load_start(run, model)
     return task
 
@@ -180,15 +180,14 @@ class _Steps:
         self.optimiser = build_optimiser(self.groups, settings)
         self.constrained = constrained_modules(task.model)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-        threads = device.type == "cpu" and not self.scaler.is_enabled()
-        make = Threads if threads else SingleProcess
+        make = strategy_of(settings, device, precision, seed=seed, processes=join())
         self.strategy = make(task, parameters, device, self.scaler)
-        self.batches = task.batches(Position(seed, 0, 0))
+        self.batches = task.batches(Position(seed, 0, 0), self.strategy.rank)
         task.model.train()
 
     def __call__(self, number: int, rate: float) -> float:
         """Take a step; returns its mean loss before the update."""
-        count = self.settings.accumulation_steps * self.settings.virtual_shards
+        count = self.settings.accumulation_steps * self.strategy.rank.each
         batches = [next(self.batches)[1] for _ in range(count)]
         weight = sum(batch.weight for batch in batches)
         results = self.strategy.gradients(number, batches, weight)

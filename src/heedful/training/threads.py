@@ -18,8 +18,8 @@ from heedful.basics.contexts import submit
 from heedful.kernels.dropout import drawing_from
 from heedful.kernels.workers import workers
 from heedful.training.profiling import phase
-from heedful.training.protocol import Loss
-from heedful.training.strategies import BatchLoss, SingleProcess, batch_loss
+from heedful.training.protocol import Loss, Task
+from heedful.training.strategies import BatchLoss, LossModule, SingleProcess, batch_loss
 from heedful.training.trial import trial
 
 
@@ -60,7 +60,7 @@ class Threads(SingleProcess):
             return [batch]
         parts = self.task.split(batch, count)
         if len(parts) > 1 and self._possible is None:
-            self._possible = self._shares_nothing(batch)
+            self._possible = shares_nothing(self.task, self.module, batch)
         return parts if self._possible else [batch]
 
     def _gradients(
@@ -72,12 +72,18 @@ class Threads(SingleProcess):
             gradients = torch.autograd.grad(loss.total / weight, self.parameters, allow_unused=True)
         return loss, gradients
 
-    def _shares_nothing(self, batch: Any) -> bool:
-        """Whether a loss leaves PyTorch's generator and the model's buffers unchanged."""
-        with trial(self.task) as before, drawing_from(torch.Generator()):
-            self.module(batch)
-            random = torch.get_rng_state()
-            return torch.equal(before.random, random) and all(
-                torch.equal(buffer, before.buffers[name])
-                for name, buffer in self.task.model.named_buffers()
-            )
+
+def shares_nothing(task: Task, module: LossModule, batch: Any) -> bool:
+    """Whether a loss leaves PyTorch's generator and the model's buffers unchanged.
+
+    Args:
+        task: the task.
+        module: its model and loss.
+        batch: a batch on the device of the model.
+    """
+    with trial(task) as before, drawing_from(torch.Generator()):
+        module(batch)
+        random = torch.get_rng_state()
+        return torch.equal(before.random, random) and all(
+            torch.equal(buffer, before.buffers[name]) for name, buffer in task.model.named_buffers()
+        )

@@ -1,24 +1,19 @@
 """Trains a recipe in a new run, or resumes a run."""
 
 import contextlib
-import functools
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.fx.experimental._config as shapes
 from torch import nn
 
-from heedful.basics.device import check_precision, choose_device
+from heedful.basics.device import check_precision
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers
 from heedful.basics.locking import locked
 from heedful.basics.thread_contention import with_threads
-from heedful.basics.user_cache import cache_folder
-from heedful.data.positions import Position
 from heedful.kernels.allocator import keep_freed_memory
 from heedful.runs.attention_parts import PARTS, parts_of
 from heedful.runs.checkpoints import (
@@ -31,22 +26,26 @@ from heedful.runs.checkpoints import (
     whole_checkpoints,
 )
 from heedful.runs.manifest import write_recipe, write_sealed
-from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, tables_of, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
-from heedful.training.batch_size import fit_batch
-from heedful.training.fastest_precision import training_precision
+from heedful.training.building import model_of, training_task, with_batches
 from heedful.training.loop import Loop, Stop
+from heedful.training.processes import Processes, join
 from heedful.training.profiling import check_steps
-from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, temporary_files, with_file_names
 from heedful.training.report import Later, Report
 from heedful.training.resuming import require_same, with_measured
-from heedful.training.strategies import SingleProcess
-from heedful.training.threads import Threads
+from heedful.training.sharing import (
+    launcher_signals,
+    open_shared_run,
+    require_same_command,
+    require_same_run,
+    with_shards,
+)
+from heedful.training.strategy_choice import require_divisible
 from heedful.training.warm_start import find_start, open_start, with_start
 
 
@@ -86,12 +85,16 @@ def train(
     folder = Path(out)
     check_steps(profile)
     rows = data if isinstance(data, Mapping) else None
-    checked = _checked(recipe, find_start(folder, start_from), rows)
-    recipe = checked.of_a_run()
-    device = choose_device(recipe.training.device)
-    precision = check_precision(recipe.training.precision, device)
-    with _prepared(folder, recipe, data, start_from) as run:
-        return _train(run, recipe, device, precision, stop, later, profile)
+    processes = join()
+    with processes.together():
+        checked = _checked(recipe, find_start(folder, start_from), rows)
+        recipe = with_shards(checked.of_a_run(), folder, processes)
+        require_divisible(recipe.training, processes)
+        require_same_command(recipe, folder, data, start_from, processes)
+        device = processes.device(recipe.training.device)
+        precision = check_precision(recipe.training.precision, device)
+        with _shared(folder, recipe, data, start_from, processes) as run:
+            return _train(run, recipe, device, precision, stop, later, processes, profile)
 
 
 def prepare(
@@ -126,6 +129,26 @@ def _prepared(
             data_folder = None if data is None else Path(data)
             run = _open_or_prepare(folder, recipe, data_folder, start_from)
         yield run
+
+
+@contextlib.contextmanager
+def _shared(
+    folder: Path,
+    recipe: Recipe,
+    data: str | Path | Rows | None,
+    start_from: str | Path | None,
+    processes: Processes,
+) -> Iterator[Run]:
+    """The run in a folder for all processes; rank 0 prepares it and holds its lock."""
+    threads = with_threads(recipe.training.threads or torch.get_num_threads())
+    with contextlib.ExitStack() as stack, threads:
+        runs: list[Run] = []
+        prepared = _prepared(folder, recipe, data, start_from)
+        processes.by_first(lambda: runs.append(stack.enter_context(prepared)))
+        if not processes.first:
+            runs.append(open_shared_run(folder, processes))
+        require_same_run(runs[0], processes)
+        yield runs[0]
 
 
 def _checked(
@@ -187,24 +210,19 @@ def _train(
     precision: str,
     stop: Stop | None,
     later: Later | None,
+    processes: Processes,
     profile: int,
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
-    copies = TRAINED_COPIES[settings.optimiser]
-    require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
-    model = kind.build_model(run)
-    model.to(device)
-    if settings.compile:
-        compile_method(model, kind.compile_name(run))
-    parameters = sum(p.numel() for p in model.parameters())
+    model = model_of(run, settings, device)
     limits = settings.max_steps, settings.max_minutes
-    with Report(*limits, weight_name=kind.weight_name(run), later=later) as report:
-        recipe = _with_batches(run, model, recipe, device, precision, report)
-        settings = recipe.training
-        task, precision = training_task(run, model, recipe, device, precision, report)
+    name, shown = kind.weight_name(run), processes.first
+    with Report(*limits, weight_name=name, later=later, shown=shown) as report:
+        recipe = with_batches(run, model, recipe, device, precision, report, processes)
+        task, precision = training_task(run, model, recipe, device, precision, report, processes)
         loop = Loop(
             task,
-            settings,
+            recipe.training,
             run.path,
             seed=recipe.seed,
             device=device,
@@ -216,62 +234,25 @@ def _train(
         )
         if not loop.progress.step:
             kind.load_start(run, model)
+        processes.require_same({"the last checkpoint": loop.progress.step})
         # Write the recipe only after the loop has accepted the changed settings.
-        write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
+        if processes.first:
+            write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.message(f"{run.path} is already trained: {_summary(run.result)}")
             return True
-        about = f"{parameters:,} parameters, {precision} on {device.type}"
-        for text in [_beginning(run, loop.progress.step, about), *_without_effect(run, settings)]:
-            report.message(text)
+        about = f"{sum(p.numel() for p in model.parameters()):,} parameters, {precision}"
+        _announce(run, loop, f"{about} on {device.type}")
         # The generator that initialised the weights also drives dropout; checkpoints store its
         # state.
-        if not loop.run():
+        with launcher_signals(processes):
+            finished = loop.run()
+            processes.barrier()  # until rank 0 has written the last checkpoint
+        if not finished:
             report.message(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
             return False
-        result = _choose(run, loop, model)
-        write_sealed(run.path, RESULT, result)
-        report.message(f"trained: {_summary(result)}")
+        _finish(run, loop, model, processes)
     return True
-
-
-def _with_batches(
-    run: Run, model: nn.Module, recipe: Recipe, device: torch.device, precision: str, report: Report
-) -> Recipe:
-    """The recipe with the size of batches that fits in memory, if heedful measures it."""
-    settings = recipe.training
-    if not settings.batch_from_memory:
-        return recipe
-    if whole_checkpoints(run.path / "checkpoints"):
-        return with_measured(recipe, run)
-    precision = "float32" if precision == "auto" else precision
-
-    def build(tried: LoopSettings) -> Task:
-        return kind_of(recipe).build_task(run, model, tried, device, precision)
-
-    threads = device.type == "cpu" and not settings.compile
-    make = Threads if threads else SingleProcess
-    fitted = fit_batch(settings, build, make, device, recipe.seed, report.message)
-    return recipe.model_copy(update={"training": fitted})
-
-
-def training_task(
-    run: Run,
-    model: nn.Module,
-    recipe: Recipe,
-    device: torch.device,
-    precision: str,
-    report: Report,
-) -> tuple[Task, str]:
-    """The training task of a run, and its precision with ``auto`` resolved."""
-    build = functools.partial(kind_of(recipe).build_task, run, model, recipe.training, device)
-    if precision != "auto":
-        return build(precision), precision
-    saved = whole_checkpoints(run.path / "checkpoints")
-    state = saved[-1].state if saved else None
-    task, begin = build("float32"), Position(recipe.seed, 0, 0)
-    settled = training_precision(task, begin, device, state, report.message)
-    return (task if settled == "float32" else build(settled)), settled
 
 
 def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
@@ -284,6 +265,15 @@ def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
 def _beginning(run: Run, step: int, about: str) -> str:
     at = f"from step {step:,}" if step else "from the start"
     return f"training {run.path} {at}: {kind_of(run.recipe).amount(run)}, {about}"
+
+
+def _announce(run: Run, loop: Loop, about: str) -> None:
+    """Print what is trained."""
+    for text in [
+        _beginning(run, loop.progress.step, about),
+        *_without_effect(run, loop.settings),
+    ]:
+        loop.report.message(text)
 
 
 def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
@@ -302,20 +292,12 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
     ]
 
 
-def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
-    """Compile a method of a model, or of a submodule, once for all batch shapes.
-
-    Compiled code is stored in the user's cache folder, unless another folder is set for PyTorch.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # otherwise, PyTorch's default folder
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
-    # Otherwise dimensions that are equal in the first batch are assumed to be always equal, and the
-    # compiled code would depend on the step at which a run was resumed.
-    shapes.use_duck_shape = False
-    part, _, method = name.rpartition(".")
-    owner = model.get_submodule(part)
-    compiled = torch.compile(getattr(owner, method), dynamic=True, backend=backend)
-    setattr(owner, method, compiled)
+def _finish(run: Run, loop: Loop, model: nn.Module, processes: Processes) -> None:
+    """Choose the run's checkpoint and write the result."""
+    result = _choose(run, loop, model)
+    if processes.first:
+        write_sealed(run.path, RESULT, result)
+    loop.report.message(f"trained: {_summary(result)}")
 
 
 def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
@@ -338,7 +320,7 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
         last = found[-settings.average_checkpoints :]
         weights = mean_weights(last)
         load_model_tensors(model, weights, loop.checkpoints)
-        figures, _ = loop.task.validate()
+        figures = loop.strategy.agreed(loop.task.validate()).figures
         state = {
             "step": progress.step,
             "best_step": None,
@@ -347,8 +329,10 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
             "average_of": [point.step for point in last],
             PARTS: parts_of(model),
         }
-        save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
+        if loop.writes:
+            save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
         result["average"] = {"of": state["average_of"], "validation": figures}
+        loop.strategy.agreed(None)  # sent when rank 0 has saved
         if loop.rank(figures) > progress.best:
             result |= {"chosen": "average", "validation": figures}
         point = open_checkpoint(loop.checkpoints / result["chosen"])
