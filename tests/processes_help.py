@@ -34,11 +34,18 @@ def in_processes(count: int, work: Callable[..., Any], *given: Any) -> list[Any]
         theirs.close()
         pipes.append(ours)
         started.append(process)
-    found = [pipe.recv() if pipe.poll(_SECONDS) else "no answer" for pipe in pipes]
+    found = [_received(pipe) for pipe in pipes]
     for process in started:
         process.join(10)
         process.kill()
     return found
+
+
+def _received(pipe: Connection) -> Any:
+    try:
+        return pipe.recv() if pipe.poll(_SECONDS) else "no answer"
+    except EOFError:
+        return "killed"
 
 
 def _call(
@@ -63,7 +70,7 @@ def _call(
         found = work(*given)
     except UserError as error:
         found = str(error)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - it is returned
         found = traceback.format_exc()
     pipe.send(found)
 

@@ -47,7 +47,7 @@ def launch(processes: int, restarts: int) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)  # errors of the launcher are reported in one line
     # The variable also ends a message of PyTorch about its own default.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // processes)))
     with tempfile.TemporaryDirectory(prefix="heedful-") as folder:

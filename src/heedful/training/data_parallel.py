@@ -1,8 +1,8 @@
 """PyTorch's ``DistributedDataParallel``: sums gradients while they are computed.
 
 The batches and random numbers of a step are those of its virtual shards
-(:mod:`~heedful.training.shards`). The order of additions is PyTorch's, so that results depend on the
-number of processes within rounding.
+(:mod:`~heedful.training.shards`). The order of additions is PyTorch's, so that results for other
+numbers of processes agree within rounding.
 """
 
 import contextlib
@@ -47,14 +47,19 @@ class DataParallel(Shards):
         self.parallel: DistributedDataParallel | None = None
         self._has_state: bool | None = None  # None: not known before the first step
 
+    def wrapped(self) -> DistributedDataParallel:
+        """The model and its loss, with PyTorch's hooks that exchange gradients."""
+        return DistributedDataParallel(
+            self.module, find_unused_parameters=True, broadcast_buffers=False
+        )
+
     def gradients(self, step: int, batches: Sequence[Any], weight: float) -> list[BatchLoss]:
         """Compute the gradients of a step; returns the losses of this process."""
         if self.parallel is None and self.rank.count > 1:
             self.require_same_weights()
-            self.parallel = DistributedDataParallel(
-                self.module, find_unused_parameters=True, broadcast_buffers=False
-            )
-        self.state.begin()
+            self.parallel = self.wrapped()
+        if self._watches_state:
+            self.state.begin()
         losses: list[BatchLoss] = []
         states: list[State] = []
         shards = self.own_shards(batches)
@@ -64,7 +69,7 @@ class DataParallel(Shards):
                 with random_numbers(seed_of(self.seed, step, shard, place)):
                     loss = self._batch(batch.to(self.device), weight, last)
                 losses.append(batch_loss(batch.weight, loss))
-            states.append(self.state.take())
+            states.append(self.state.take() if self._watches_state else {})
         self._combine(states)
         self.end_step(step)
         return losses
@@ -90,6 +95,12 @@ class DataParallel(Shards):
                 # PyTorch's wrapper divides the sum over processes by their number.
                 torch.autograd.backward(self.scaler.scale(loss.total * (count / weight)))
         return loss
+
+    @property
+    def _watches_state(self) -> bool:
+        """Whether to look for changed state. On cards, only if the first step has changed any:
+        comparing values waits for the card."""
+        return self._has_state is not False or self.device.type == "cpu"
 
     def _combine(self, states: list[State]) -> None:
         """Combine the states of all shards, if losses change any."""

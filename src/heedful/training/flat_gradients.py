@@ -66,7 +66,7 @@ class FlatGradients:
         self.used = [one or other for one, other in zip(self.used, right.used, strict=True)]
         return self
 
-    def merge_processes(self, count: int) -> None:
+    def merge_processes(self, count: int, used: Sequence[Sequence[bool]]) -> None:
         """Add the gradients of ``count`` processes in the order of the tree.
 
         Every process receives a slice of the gradients of all processes, adds them, and sends the
@@ -74,10 +74,9 @@ class FlatGradients:
 
         Args:
             count: number of processes, a power of two.
+            used: whether each parameter has a gradient, in each process.
         """
-        used = torch.tensor(self.used, dtype=torch.uint8, device=self.parameters[0].device)
-        dist.all_reduce(used, op=dist.ReduceOp.MAX)
-        self.used = used.bool().tolist()
+        self.used = [any(each) for each in zip(*used, strict=True)]
         for own in self.tensors.values():
             for piece in own.split(_PIECE):
                 _sum_piece(piece, count)

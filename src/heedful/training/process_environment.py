@@ -22,6 +22,20 @@ def is_launched() -> bool:
     return all(os.environ.get(name) for name in _VARIABLES)
 
 
+def require_single(command: str) -> None:
+    """Raise UserError if several processes run a command that is for one.
+
+    Raises:
+        UserError: this process was started by torchrun, or in the same way.
+    """
+    if is_launched():
+        silence(os.environ["RANK"] != "0")
+        raise UserError(
+            f"heedful {command} runs in one process; torchrun is for heedful train. Start it "
+            "without torchrun"
+        )
+
+
 def is_elastic() -> bool:
     """Whether torchrun supervises this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
@@ -46,6 +60,11 @@ def no_store(error: Exception, address: str, rank: Rank, seconds: float) -> User
         return UserError(
             f"{address} is in use by another program; set another MASTER_PORT (torchrun: "
             "--master-port), or use heedful train --processes N, which finds a free port"
+        )
+    if rank.index == 0:
+        return UserError(
+            f"not all of the {rank.count} processes connected to {address} within {seconds:g} "
+            f"seconds; start all at about the same time, or set {CONNECT_SECONDS}"
         )
     silence(False)  # rank 0 does not know of this process
     return UserError(

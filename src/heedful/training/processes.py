@@ -35,6 +35,7 @@ from heedful.training.process_environment import (
     what_follows,
     whole_number,
 )
+from heedful.training.process_meeting import meet
 from heedful.training.process_members import Member, require_same_versions
 
 T = TypeVar("T")
@@ -153,16 +154,14 @@ class ProcessGroup(Processes):
         Raises:
             UserError: a process does not arrive, or has other versions.
         """
-        own = self._members[self.rank.index]
-        self._set(f"here/{self.rank.index}", pickle.dumps(own))
-        ends = time.monotonic() + seconds
-        for index in range(self.rank.count):
-            if not self._arrives(f"here/{index}", lambda: time.monotonic() < ends):
-                raise UserError(
-                    f"rank {index} of {self.rank.count} did not connect within {seconds:g} "
-                    f"seconds; start all processes at about the same time, or set {CONNECT_SECONDS}"
-                )
-            self._members[index] = pickle.loads(self._store.get(f"here/{index}"))
+        found = meet(self._store, self.rank, self._members[self.rank.index], seconds)
+        if found is None:
+            raise UserError(
+                f"not all of the {self.rank.count} processes connected within {seconds:g} seconds; "
+                f"start all at about the same time, or set {CONNECT_SECONDS}"
+            )
+        name, self._members = found
+        self._store = dist.PrefixStore(name, self._store)
         require_same_versions(self._members)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         with without_output():

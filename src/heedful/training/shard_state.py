@@ -45,24 +45,24 @@ class ShardState:
         self.task = task
         saved = task.model.state_dict().keys()
         self._names = [name for name, _ in task.model.named_buffers() if name in saved]
-        self._buffers: dict[str, tuple[Tensor, int, Tensor]] = {}
-        """Each buffer, its version, and its value before the step."""
+        self._buffers: State = {}
         self._tensors: State = {}
+        """Both are those before the step."""
 
     def begin(self) -> None:
         """Keep the state before a step."""
         self._tensors = {name: one.clone() for name, one in self.task.tensors().items()}
-        self._buffers = {name: self._kept(name) for name in self._names}
+        self._buffers = {name: self._buffer(name).clone() for name in self._names}
 
     def take(self) -> State:
         """The state that a shard changed; restores the state before the step."""
         found: State = {}
-        for name, (before, version, value) in self._buffers.items():
-            now = self.task.model.get_buffer(name)
-            if now is not before or now._version != version:
+        # Values are compared, because batch normalization does not change a tensor's version.
+        for name, before in self._buffers.items():
+            now = self._buffer(name)
+            if not torch.equal(now, before):
                 found[_BUFFER + name] = now.detach().to("cpu", copy=True)
-                now.copy_(value)
-                self._buffers[name] = now, now._version, value
+                now.copy_(before)
         changed = {
             _TASK + name: one.detach().to("cpu", copy=True)
             for name, one in self.task.tensors().items()
@@ -84,7 +84,7 @@ class ShardState:
         combined = {name: self._combined(name, states) for name in sorted(names)}
         for name, value in combined.items():
             if name.startswith(_BUFFER):
-                self.task.model.get_buffer(name.removeprefix(_BUFFER)).copy_(value)
+                self._buffer(name.removeprefix(_BUFFER)).copy_(value)
         tensors = {
             name.removeprefix(_TASK): value
             for name, value in combined.items()
@@ -93,9 +93,8 @@ class ShardState:
         if tensors:
             self.task.load(self._tensors | tensors)
 
-    def _kept(self, name: str) -> tuple[Tensor, int, Tensor]:
-        buffer = self.task.model.get_buffer(name)
-        return buffer, buffer._version, buffer.clone()
+    def _buffer(self, name: str) -> Tensor:
+        return self.task.model.get_buffer(name)
 
     def _combined(self, name: str, states: Sequence[State]) -> Tensor:
         values = [state.get(name, self._before(name)) for state in states]
@@ -111,5 +110,5 @@ class ShardState:
 
     def _before(self, name: str) -> Tensor | None:
         if name.startswith(_BUFFER):
-            return self._buffers[name.removeprefix(_BUFFER)][2].cpu()
+            return self._buffers[name.removeprefix(_BUFFER)].cpu()
         return self._tensors.get(name.removeprefix(_TASK))

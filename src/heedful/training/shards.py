@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
@@ -126,7 +127,8 @@ class Shards(SingleProcess):
         gradients = [each.grad for each in self.parameters if each.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients).to(self.device)
         if self.rank.count > 1:
-            norm.fill_(self.agreed(norm.item()))
+            with self.processes.together():
+                dist.broadcast(norm, src=0)
         torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, norm)
         return norm
 

@@ -9,12 +9,14 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_SHARDS
 from heedful.basics.notices import notice
+from heedful.data.positions import Position, Rank
 from heedful.runs.manifest import FACTS
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.runs.settings import Recipe, batches_of
 from heedful.training.interrupting import interruptible
 from heedful.training.processes import Processes
+from heedful.training.protocol import Task
 from heedful.training.resuming import flat
 
 _SHARDS = "virtual_shards"
@@ -101,6 +103,27 @@ def require_same_run(run: Run, processes: Processes) -> None:
     if processes.local_rank == 0 and not processes.first:  # another machine
         run.require_unchanged("data/")
     processes.require_same(flat(run.facts), f"{run.path / FACTS}: ")
+
+
+def require_examples(task: Task, seed: int, shards: int) -> None:
+    """Raise UserError if the virtual shards of a step need more batches than an epoch has.
+
+    Otherwise the same example would be used twice in a step.
+
+    Args:
+        task: the task to train.
+        seed: the seed of the run.
+        shards: the number of virtual shards.
+    """
+    if shards == 1:
+        return
+    after, _ = next(iter(task.batches(Position(seed), Rank(0, 1, shards))))
+    if after.epoch > 1 or (after.epoch == 1 and after.index > 0):
+        raise UserError(
+            f"the training data have fewer batches than training.virtual_shards = {shards}, the "
+            "number of batches that processes share in a step; start fewer processes, or lower "
+            "training.batch_tokens"
+        )
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from heedful.training.resuming import require_same, with_measured
 from heedful.training.sharing import (
     launcher_signals,
     open_shared_run,
+    require_examples,
     require_same_command,
     require_same_run,
     with_shards,
@@ -233,6 +234,7 @@ def _train(
             profile=profile,
         )
         if not loop.progress.step:
+            require_examples(task, recipe.seed, settings.virtual_shards)
             kind.load_start(run, model)
         processes.require_same({"the last checkpoint": loop.progress.step})
         # Write the recipe only after the loop has accepted the changed settings.
@@ -241,8 +243,7 @@ def _train(
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.message(f"{run.path} is already trained: {_summary(run.result)}")
             return True
-        about = f"{sum(p.numel() for p in model.parameters()):,} parameters, {precision}"
-        _announce(run, loop, f"{about} on {device.type}")
+        _announce(run, loop)
         # The generator that initialised the weights also drives dropout; checkpoints store its
         # state.
         with launcher_signals(processes):
@@ -267,12 +268,12 @@ def _beginning(run: Run, step: int, about: str) -> str:
     return f"training {run.path} {at}: {kind_of(run.recipe).amount(run)}, {about}"
 
 
-def _announce(run: Run, loop: Loop, about: str) -> None:
+def _announce(run: Run, loop: Loop) -> None:
     """Print what is trained."""
-    for text in [
-        _beginning(run, loop.progress.step, about),
-        *_without_effect(run, loop.settings),
-    ]:
+    parameters = sum(p.numel() for p in loop.task.model.parameters())
+    about = f"{parameters:,} parameters, {loop.precision} on {loop.device.type}"
+    loop.report.message(_beginning(run, loop.progress.step, about))
+    for text in _without_effect(run, loop.settings):
         loop.report.message(text)
 
 

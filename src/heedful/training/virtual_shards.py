@@ -45,8 +45,8 @@ class _Shard(NamedTuple):
 class VirtualShards(Shards):
     """Adds gradients of virtual shards in a fixed order.
 
-    On the CPU, threads compute shards at the same time where :class:`Threads` would compute parts of
-    a batch; otherwise one thread computes shard after shard.
+    On the CPU, threads compute shards at the same time where :class:`Threads` would compute parts
+    of a batch; otherwise one thread computes shard after shard.
 
     Args:
         given: the arguments of :class:`Shards`.
@@ -103,9 +103,10 @@ class VirtualShards(Shards):
     def _finish(self, step: int, gradients: FlatGradients, shards: list[_Shard]) -> list[BatchLoss]:
         """Add the gradients and the states of all processes."""
         if self.rank.count > 1:
+            gathered = self.processes.gather((gradients.used, shards))
             with self.processes.together():
-                gradients.merge_processes(self.rank.count)
-            shards = [shard for own in self.processes.gather(shards) for shard in own]
+                gradients.merge_processes(self.rank.count, [used for used, _ in gathered])
+            shards = [shard for _, own in gathered for shard in own]
         gradients.store()
         self.state.end([shard.state for shard in shards])
         self.end_step(step)
