@@ -60,7 +60,8 @@ def with_batches(
     precision = "float32" if precision == "auto" else precision
 
     def build(tried: LoopSettings) -> Task:
-        return kind_of(recipe).build_task(run, model, tried, device, precision)
+        task: Task = kind_of(recipe).build_task(run, model, tried, device, precision)
+        return task
 
     make = strategy_of(settings, device, precision, seed=recipe.seed, processes=processes)
     fitted = fit_batch(settings, build, make, device, recipe.seed, report.message)

@@ -204,4 +204,4 @@ class _Steps:
             module.constrain()
         self.scaler.update()
         self.optimiser.zero_grad(set_to_none=True)
-        return sum(float(result.loss.total) for result in results) / weight
+        return float(sum(float(result.loss.total) for result in results) / weight)
