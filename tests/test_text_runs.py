@@ -93,7 +93,7 @@ def weights(run: Path, step: int = 8) -> dict[str, Tensor]:
 
 def figures(run: Path) -> list[dict[str, Any]]:
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    timed = {"seconds", "tokens_per_second"}
+    timed = {"seconds", "tokens_per_second", "mfu", "memory"}
     return [{key: value for key, value in line.items() if key not in timed} for line in lines]
 
 

@@ -55,6 +55,12 @@ class _Options:
         str | None,
         typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
     ] = None
+    profile: Annotated[
+        int,
+        typer.Option(
+            "--profile", help="Profile this many steps after a warm-up; written to RUN/profile."
+        ),
+    ] = 0
     processes: Annotated[
         int | None,
         typer.Option(
@@ -195,6 +201,7 @@ def _trained(values: dict[str, Any]) -> bool:
         "start_from": options.start_from,
         "task": task,
         "choose": choose,
+        "profile": options.profile,
     }
     if recipe is None and task is not None:
         return by_option[task].train_corpus(train_from_command, out, data or [], **how)

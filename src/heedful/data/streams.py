@@ -89,11 +89,13 @@ class WindowBatch:
         tokens: [B, T] the input tokens.
         targets: [B, T] the next tokens; PAD after the end of the stream.
         weight: number of targets.
+        documents: [B, T] the number of each token's document in its row, if documents are packed.
     """
 
     tokens: Tensor
     targets: Tensor
     weight: int
+    documents: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "WindowBatch":
         """The same batch on ``device``."""
@@ -101,13 +103,19 @@ class WindowBatch:
             self.tokens.to(device, non_blocking=True),
             self.targets.to(device, non_blocking=True),
             self.weight,
+            None if self.documents is None else self.documents.to(device, non_blocking=True),
         )
 
     def split(self, count: int, fewest: int = FEWEST) -> list["WindowBatch"]:
         """Split into at most ``count`` batches of similar size."""
         real = (self.targets != PAD).sum(1)
         return [
-            WindowBatch(self.tokens[rows], self.targets[rows], int(real[rows].sum()))
+            WindowBatch(
+                self.tokens[rows],
+                self.targets[rows],
+                int(real[rows].sum()),
+                None if self.documents is None else self.documents[rows],
+            )
             for rows in even_rows(real, count, fewest)
         ]
 

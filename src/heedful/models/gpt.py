@@ -16,7 +16,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from heedful.attention.masks import causal
+from heedful.attention.masks import Mask, causal, document
 from heedful.attention.positions import PositionSettings
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
@@ -33,6 +33,7 @@ from heedful.layers.transformer import (
 )
 from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
 from heedful.models.language import LanguageModel, boundary
+from heedful.models.packing import check_packing, places_in_documents
 from heedful.models.registry import LanguageSettings, register_model
 from heedful.models.sizes import fill_from_size
 
@@ -165,6 +166,9 @@ class GptSettings(LanguageSettings):
         )
         return self.attention.of_layers([own] * self.layers)
 
+    def check_packing(self) -> None:
+        check_packing(self.attention_of_layers())
+
     @property
     def blocks(self) -> BlockOptions:
         """The options of its blocks."""
@@ -211,7 +215,7 @@ class GptEmbeddings(nn.Module):
         """The tokens that are read, with one symbol for the beginning of a document."""
         return tokens.masked_fill(tokens == END, BEGIN) if self.begin else boundary(tokens)
 
-    def forward(self, tokens: Tensor, first: int) -> Tensor:
+    def forward(self, tokens: Tensor, first: int | Tensor) -> Tensor:
         embedded = self.positions(self.tokens(self.symbols(tokens)), first)
         result: Tensor = self.dropout(embedded)
         return result
@@ -275,16 +279,26 @@ class Gpt(LanguageModel):
         """
         return self._read(tokens, None)
 
+    def packed_states(self, tokens: Tensor, documents: Tensor) -> Tensor:
+        return self._read(tokens, None, documents)
+
     def layer_states(self) -> list[str]:
         return [f"layers.{number}" for number in range(len(self.layers))]
 
     def read_layer(self, states: Tensor) -> Tensor:
         return self.logits(self.norm(states))
 
-    def _read(self, tokens: Tensor, state: GptState | None) -> Tensor:
-        hidden = self._embed(tokens, 0 if state is None else state.length)
+    def _read(
+        self, tokens: Tensor, state: GptState | None, documents: Tensor | None = None
+    ) -> Tensor:
         # A single token is the last one and may attend to all others.
-        mask = causal() if tokens.shape[1] > 1 else None
+        mask: Mask | None = causal() if tokens.shape[1] > 1 else None
+        if documents is None:
+            hidden = self._embed(tokens, 0 if state is None else state.length)
+        else:
+            # Relative positions need no change: attention stays within a document.
+            hidden = self.embeddings(tokens, places_in_documents(documents))
+            mask = causal() & document(documents)
         caches = [None] * len(self.layers) if state is None else state.caches
         for layer, cache in zip(self.layers, caches, strict=True):
             hidden = layer(hidden, mask, cache)

@@ -10,6 +10,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
 from heedful.models.encoders import depth_of_part, first_embedding
 from heedful.models.pairs import State, sample_rows
@@ -31,6 +32,21 @@ class LanguageModel(nn.Module):
     def states(self, tokens: Tensor) -> Tensor:
         """The states ``[B, T, D]`` that predict each next token, given ``tokens [B, T]``."""
         raise NotImplementedError
+
+    def packed_states(self, tokens: Tensor, documents: Tensor) -> Tensor:
+        """As :meth:`states`, for rows of several documents, each read as if it were alone.
+
+        Args:
+            tokens: ``[B, T]``; the tokens of a document are adjacent.
+            documents: integers ``[B, T]``, the number of the document of each token.
+
+        Raises:
+            UserError: the model cannot do this.
+        """
+        raise UserError(
+            f"{type(self).__name__} reads a row as one text; with windows = 'packed', the model "
+            "and its teacher must be GPTs"
+        )
 
     @property
     def embedding(self) -> nn.Embedding:

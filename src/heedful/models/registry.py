@@ -120,6 +120,11 @@ class EncoderSettings(ModelSettings):
 class LanguageSettings(ModelSettings):
     """Base of the settings of language models; such a model is a :class:`LanguageModel`."""
 
+    def check_packing(self) -> None:
+        """Raise ValueError unless the model can read several documents in a row, each as if it were
+        alone (:meth:`LanguageModel.packed_states`)."""
+        raise ValueError(f"model.kind = '{self.kind}' reads a row as one text")
+
 
 class SequenceSettings(ModelSettings):
     """Base of the settings of models of sequences of vectors; such a model is a

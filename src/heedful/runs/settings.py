@@ -9,6 +9,18 @@ from heedful.basics.limits import MOST_BATCH_TOKENS, MOST_SHARDS, MOST_THREADS
 from heedful.basics.settings import Settings
 from heedful.runs.search_space import SearchSpace, whole_keys
 
+_MOST_ACCUMULATION = 100_000
+
+
+def batches_of(whole: int, each: int) -> int:
+    """The number of batches of ``each`` tokens that is nearest to ``whole`` tokens, at least 1.
+
+    Example:
+        >>> batches_of(10_000, 4096), batches_of(1000, 4096)
+        (2, 1)
+    """
+    return max(1, (2 * whole + each) // (2 * each))
+
 
 class FileSettings(Settings):
     """The files of examples, and what is held out of them."""
@@ -93,8 +105,12 @@ class LoopSettings(Settings):
     """Training time only; validation and checkpoints do not count."""
     batch_tokens: int = Field(4096, ge=1, le=MOST_BATCH_TOKENS)
     """Maximum of rows × longest side of a batch, padding included."""
-    accumulation_steps: int = Field(1, ge=1, le=100_000)
+    accumulation_steps: int = Field(1, ge=1, le=_MOST_ACCUMULATION)
     """Batches per step and virtual shard."""
+    global_batch_tokens: int | None = Field(None, ge=1)
+    """Tokens of a step; sets ``accumulation_steps``."""
+    batch_from_memory: bool = False
+    """Whether ``batch_tokens`` is lowered to what fits in memory, by trial steps."""
     virtual_shards: int = Field(1, ge=1, le=MOST_SHARDS)
     """Number of parts of a step, which processes and threads share. Each part has its own batches,
     random numbers and gradients, so that results do not depend on who computes it."""
@@ -161,6 +177,34 @@ class LoopSettings(Settings):
     def _sharded_is_not_compiled(self) -> "LoopSettings":
         if self.strategy == "fsdp" and self.compile:
             raise ValueError("compile cannot be combined with strategy 'fsdp'; set one of them")
+        if self.strategy == "fsdp" and self.batch_from_memory:
+            raise ValueError(
+                "batch_from_memory measures whole models: set batch_tokens with strategy 'fsdp'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _batches_make_up_the_global_batch(self) -> "LoopSettings":
+        whole, shards = self.global_batch_tokens, self.virtual_shards
+        if whole is None:
+            if self.batch_from_memory:
+                raise ValueError("batch_from_memory divides a step: set global_batch_tokens, too")
+            return self
+        own, given = self.__dict__, self.model_fields_set  # the settings are frozen
+        if self.batch_from_memory and "batch_tokens" not in given:
+            own["batch_tokens"] = min(-(-whole // shards), MOST_BATCH_TOKENS)
+        batches = batches_of(whole, self.batch_tokens * shards)
+        if batches > _MOST_ACCUMULATION:
+            raise ValueError(
+                f"global_batch_tokens {whole} is {batches} times batch_tokens {self.batch_tokens}; "
+                "raise batch_tokens"
+            )
+        if "accumulation_steps" in given and self.accumulation_steps != batches:
+            raise ValueError(
+                f"accumulation_steps is {batches} for global_batch_tokens {whole} and batch_tokens "
+                f"{self.batch_tokens}, not {self.accumulation_steps}; leave it out"
+            )
+        own["accumulation_steps"] = batches
         return self
 
     @model_validator(mode="after")

@@ -94,6 +94,7 @@ def train_from_command(
     start_from: Path | None,
     task: str | None = None,
     choose: Choose | None = None,
+    profile: int = 0,
 ) -> bool:
     """Train from a recipe or from a corpus alone.
 
@@ -106,6 +107,7 @@ def train_from_command(
         start_from: a run to start from.
         task: the value of ``--task``, if it was given.
         choose: makes a recipe for files and ``given``; that of translation if None.
+        profile: number of steps to profile.
 
     Returns:
         True when training has ended, False when it was interrupted.
@@ -129,7 +131,7 @@ def train_from_command(
         _report_chosen(with_overrides(tables, overrides), out)
     checked = check_recipe(with_overrides(tables, overrides), where)
     try:
-        return train(checked, out, data=folder, start_from=start_from)
+        return train(checked, out, data=folder, start_from=start_from, profile=profile)
     except VocabularyTooLargeError as error:
         is_set = any(override.startswith("tokeniser.vocabulary_size") for override in overrides)
         if recipe is not None or is_set:
@@ -138,7 +140,7 @@ def train_from_command(
         smaller = f"tokeniser.vocabulary_size={error.supported}"
         notice(f"using a vocabulary of {error.supported:,}, the largest that the corpus supports")
         checked = check_recipe(with_overrides(tables, [*overrides, smaller]), where)
-        return train(checked, out, data=folder, start_from=start_from)
+        return train(checked, out, data=folder, start_from=start_from, profile=profile)
 
 
 def _tables(

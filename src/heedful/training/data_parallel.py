@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from heedful.basics.errors import UserError
 from heedful.basics.thread_contention import without_contention
 from heedful.training.processes import Processes
+from heedful.training.profiling import phase
 from heedful.training.protocol import Loss, Task
 from heedful.training.shard_state import State
 from heedful.training.shards import Shards, random_numbers, seed_of
@@ -88,9 +89,11 @@ class DataParallel(Shards):
         if self.parallel is not None and not last:
             waits = self.parallel.no_sync()
         with waits, self.processes.together(), without_contention(self.device):
-            loss: Loss = module(batch)
-            # PyTorch's wrapper divides the sum over processes by their number.
-            torch.autograd.backward(self.scaler.scale(loss.total * (count / weight)))
+            with phase("forward"):
+                loss: Loss = module(batch)
+            with phase("backward"):
+                # PyTorch's wrapper divides the sum over processes by their number.
+                torch.autograd.backward(self.scaler.scale(loss.total * (count / weight)))
         return loss
 
     @property

@@ -21,6 +21,7 @@ from heedful.training.interrupting import interruptible
 from heedful.training.optimisers import build_optimiser, learning_rate
 from heedful.training.parameter_groups import groups_of
 from heedful.training.processes import join
+from heedful.training.profiling import Profiler, phase
 from heedful.training.progress import Progress
 from heedful.training.protocol import Task
 from heedful.training.record import Record, create_folder
@@ -28,6 +29,7 @@ from heedful.training.report import Report
 from heedful.training.running_sums import NotFinite, RunningSums
 from heedful.training.strategies import BatchLoss, MakeStrategy
 from heedful.training.strategy_choice import strategy_of
+from heedful.training.utilisation import Utilisation
 
 Stop = Callable[[int, dict[str, float]], str | None]
 """Called after each validation, the last one included, with its step and figures. Returns the
@@ -53,6 +55,7 @@ class Loop:
         falls: whether a lower ``choose_by`` is better; if None, only for ``loss``.
         strategy: computes the steps; if None, that of the settings and of the processes that train
             together (`heedful.training.strategy_choice`).
+        profile: number of steps to profile.
 
     Raises:
         UserError: the folder cannot be created, or its last checkpoint does not fit the task.
@@ -71,6 +74,7 @@ class Loop:
         stop: Stop | None = None,
         falls: bool | None = None,
         strategy: MakeStrategy | None = None,
+        profile: int = 0,
     ) -> None:
         self.task, self.settings, self.folder = task, settings, create_folder(Path(folder))
         self.device, self.report, self.stop = device, report, stop
@@ -97,6 +101,10 @@ class Loop:
         self._out_of_time = False
         self._check_time()
         self._sums = RunningSums(device, self.progress.sums, self.progress.step)
+        self.utilisation = Utilisation(
+            device, precision, processes=self.strategy.rank.count, notify=report.message
+        )
+        self.profiler = Profiler(self.folder, profile if self.writes else 0, device, report.message)
         if self.writes:
             self.record = Record(self.folder, self.progress.step, settings.tensorboard)
 
@@ -143,9 +151,10 @@ class Loop:
         batches = self.task.batches(progress.position, self.strategy.rank)
         # The number of threads changes the last digits of results.
         threads = keep_threads() if self.settings.threads else contextlib.nullcontext()
-        with interruptible(self._interrupt), threads:
+        with interruptible(self._interrupt), threads, self.profiler:
             while not self.finished and not self._is_interrupted():
-                self._step(batches)
+                with self.profiler.step():
+                    self._step(batches)
                 if self.writes:
                     self.report.step(progress.step, self._seconds)
                 last = self._at_end()
@@ -191,19 +200,23 @@ class Loop:
         began = time.perf_counter()
         self.task.model.train()
         count = self.settings.accumulation_steps * self.strategy.rank.each
-        group = [next(batches) for _ in range(count)]
+        with phase("data"):
+            group = [next(batches) for _ in range(count)]
         weight = self.strategy.total(sum(batch.weight for _, batch in group))
         if not progress.operations_per_weight:
             first = group[0][1].to(self.device)
             progress.operations_per_weight = self.strategy.operations(first) / first.weight
             self.optimiser.zero_grad(set_to_none=True)
-        results = self.strategy.gradients(progress.step + 1, [batch for _, batch in group], weight)
+        with phase("gradients"):
+            step = progress.step + 1
+            results = self.strategy.gradients(step, [batch for _, batch in group], weight)
         losses: dict[str, Tensor] = {}
         for result in results:
             self._add(losses, result)
         # The parts of a batch give identical results under any load; so does the optimiser step.
         whole = len(results) == len(group)
-        with without_contention(self.device) if whole else contextlib.nullcontext():
+        alone = without_contention(self.device) if whole else contextlib.nullcontext()
+        with phase("optimiser"), alone:
             norm = self._update()
         progress.step += 1
         progress.position = group[-1][0]
@@ -288,9 +301,12 @@ class Loop:
             "operations": progress.operations_per_weight * progress.total_weight,
             "seconds": progress.total_seconds,
         }
+        operations = progress.operations_per_weight * progress.weight
+        seconds = progress.seconds
         progress.sums, progress.weights, progress.weight, progress.seconds = {}, {}, 0, 0.0
         self._sums.begin({}, progress.step)
         if self.writes:
+            figures |= self.utilisation.figures(operations, seconds)
             self.record.figures("train", progress.step, figures)
             self.report.logged(progress.step, progress.position.epoch, figures)
 

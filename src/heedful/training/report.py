@@ -12,6 +12,7 @@ from typing import IO, Self, TextIO, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from heedful.basics.memory import readable_size
 from heedful.training.protocol import Sample
 
 Later = Callable[[], float | None]
@@ -52,7 +53,7 @@ class _StandardError:
 
 
 class Report:
-    """Shows step, epoch, loss, tokens/s, operations and remaining time, on standard error."""
+    """Shows step, epoch, loss, tokens/s, operations, use and remaining time on standard error."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class Report:
         facts = (
             f"epoch {epoch + 1} · loss {figures['loss']:.3f} · "
             f"{figures['tokens_per_second']:,.0f} {self.weight_name}/s · "
-            f"{_operations(figures['operations'])}"
+            f"{_operations(figures['operations'])}{_use(figures)}"
         )
         if self.live:
             self._bar.update(self._task, facts=facts)
@@ -178,3 +179,9 @@ def _operations(count: float) -> str:
         if count >= size:
             return f"{count / size:.1f} {prefix}FLOP"
     return f"{count:.2g} FLOP"
+
+
+def _use(figures: dict[str, float | int]) -> str:
+    """The use of the device, as far as it is known."""
+    mfu = f" · {figures['mfu']:.1%} MFU" if "mfu" in figures else ""
+    return mfu + (f" · {readable_size(int(figures['memory']))}" if "memory" in figures else "")

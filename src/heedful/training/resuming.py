@@ -40,6 +40,15 @@ _FILES = ("data.train", "data.validation", "data.test", "data.links", *_VECTORS)
 """Suffixes of keys of files, which are compared by content."""
 
 
+def with_measured(recipe: Recipe, run: Run) -> Recipe:
+    """``recipe`` with the size of batches that the run measured, if both let heedful measure it."""
+    own = run.recipe.training
+    if not (recipe.training.batch_from_memory and own.batch_from_memory):
+        return recipe
+    kept = {key: getattr(own, key) for key in ("batch_tokens", "accumulation_steps")}
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=kept)})
+
+
 def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
     """Raise UserError if ``recipe`` differs from the run's own in a way that changes its weights.
 

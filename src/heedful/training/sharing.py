@@ -13,7 +13,7 @@ from heedful.data.positions import Position, Rank
 from heedful.runs.manifest import FACTS
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
-from heedful.runs.settings import Recipe
+from heedful.runs.settings import Recipe, batches_of
 from heedful.training.interrupting import interruptible
 from heedful.training.processes import Processes
 from heedful.training.protocol import Task
@@ -59,9 +59,11 @@ def with_shards(recipe: Recipe, folder: Path, processes: Processes) -> Recipe:
 
 
 def _with(recipe: Recipe, shards: int) -> Recipe:
-    return recipe.model_copy(
-        update={"training": recipe.training.model_copy(update={_SHARDS: shards})}
-    )
+    training = recipe.training.model_copy(update={_SHARDS: shards})
+    if training.global_batch_tokens is not None:  # the step keeps its size
+        count = batches_of(training.global_batch_tokens, training.batch_tokens * shards)
+        training = training.model_copy(update={"accumulation_steps": count})
+    return recipe.model_copy(update={"training": training})
 
 
 def require_same_command(

@@ -17,6 +17,7 @@ from heedful.data.positions import SINGLE, Rank
 from heedful.runs.checkpoints import model_tensors
 from heedful.training.operations import operation_counter
 from heedful.training.optimisers import optimiser_tensors
+from heedful.training.profiling import phase
 from heedful.training.protocol import Loss, Task
 from heedful.training.trial import trial
 
@@ -192,8 +193,10 @@ class SingleProcess:
                 override this method need no communication before it.
         """
         with without_contention(self.device):
-            loss: Loss = self.module(batch)
-            torch.autograd.backward(self.scaler.scale(loss.total / weight))
+            with phase("forward"):
+                loss: Loss = self.module(batch)
+            with phase("backward"):
+                torch.autograd.backward(self.scaler.scale(loss.total / weight))
         return [batch_loss(batch.weight, loss)]
 
     def operations(self, batch: Any) -> int:

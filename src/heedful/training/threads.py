@@ -17,6 +17,7 @@ from heedful.attention.watching import seen_from_outside
 from heedful.basics.contexts import submit
 from heedful.kernels.dropout import drawing_from
 from heedful.kernels.workers import workers
+from heedful.training.profiling import phase
 from heedful.training.protocol import Loss, Task
 from heedful.training.strategies import BatchLoss, LossModule, SingleProcess, batch_loss
 from heedful.training.trial import trial
@@ -65,10 +66,11 @@ class Threads(SingleProcess):
     def _gradients(
         self, part: Any, weight: float, seed: int
     ) -> tuple[Loss, tuple[Tensor | None, ...]]:
-        with drawing_from(torch.Generator().manual_seed(seed)):
+        with drawing_from(torch.Generator().manual_seed(seed)), phase("forward"):
             loss: Loss = self.module(part)
-        # Not into `grad`, which all threads share.
-        return loss, torch.autograd.grad(loss.total / weight, self.parameters, allow_unused=True)
+        with phase("backward"):  # not into `grad`, which all threads share
+            gradients = torch.autograd.grad(loss.total / weight, self.parameters, allow_unused=True)
+        return loss, gradients
 
 
 def shares_nothing(task: Task, module: LossModule, batch: Any) -> bool:

@@ -1,15 +1,12 @@
 """Trains a recipe in a new run, or resumes a run."""
 
 import contextlib
-import functools
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.fx.experimental._config as shapes
 from torch import nn
 
 from heedful.basics.device import check_precision
@@ -17,28 +14,22 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers
 from heedful.basics.locking import locked
 from heedful.basics.thread_contention import with_threads
-from heedful.basics.user_cache import cache_folder
-from heedful.data.positions import Position
 from heedful.kernels.allocator import keep_freed_memory
-from heedful.layers.checkpointing import checkpoint_layers
-from heedful.runs.checkpoints import (
-    whole_checkpoints,
-)
 from heedful.runs.manifest import write_recipe, write_sealed
-from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, tables_of, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
+from heedful.training.building import model_of, training_task, with_batches
 from heedful.training.choosing import choose, summary
-from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop
 from heedful.training.processes import Processes, join
+from heedful.training.profiling import check_steps
 from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, temporary_files, with_file_names
 from heedful.training.report import Later, Report
-from heedful.training.resuming import require_same
+from heedful.training.resuming import require_same, with_measured
 from heedful.training.sharing import (
     launcher_signals,
     open_shared_run,
@@ -59,6 +50,7 @@ def train(
     start_from: str | Path | None = None,
     stop: Stop | None = None,
     later: Later | None = None,
+    profile: int = 0,
 ) -> bool:
     """Train a recipe in a run folder, or resume the run there exactly where it stopped.
 
@@ -74,6 +66,8 @@ def train(
         stop: called after each validation with its step and figures; returns a reason to end
             training, or None. A run that was ended in this way is not resumed.
         later: returns the estimated seconds of trainings that follow, for the progress bar.
+        profile: number of steps to profile, after some steps of warm-up; written to
+            ``profile/`` in the run.
 
     Returns:
         True when training has ended; False if it was interrupted (repeat the call to resume).
@@ -82,6 +76,7 @@ def train(
         UserError: settings or data are invalid, or the run cannot be resumed with them.
     """
     folder = Path(out)
+    check_steps(profile)
     rows = data if isinstance(data, Mapping) else None
     processes = join()
     with processes.together():
@@ -92,7 +87,7 @@ def train(
         device = processes.device(recipe.training.device)
         precision = check_precision(recipe.training.precision, device)
         with _shared(folder, recipe, data, start_from, processes) as run:
-            return _train(run, recipe, device, precision, stop, later, processes)
+            return _train(run, recipe, device, precision, stop, later, processes, profile)
 
 
 def prepare(
@@ -165,7 +160,7 @@ def _open_or_prepare(
 ) -> Run:
     if (folder / "run.json").exists():
         run = open_run(folder)
-        require_same(run, recipe, data_folder)
+        require_same(run, with_measured(recipe, run), data_folder)
         run.require_unchanged("data/")
         return run
     _require_free(folder)
@@ -209,18 +204,19 @@ def _train(
     stop: Stop | None,
     later: Later | None,
     processes: Processes,
+    profile: int,
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
-    model, without = _model(run, recipe, device)
-    parameters = sum(p.numel() for p in model.parameters())
+    model, without = model_of(run, settings, device)
     limits = settings.max_steps, settings.max_minutes
     name, shown = kind.weight_name(run), processes.first
     with Report(*limits, weight_name=name, later=later, shown=shown) as report:
-        task, precision = _task(run, model, recipe, device, precision, report, processes)
+        recipe = with_batches(run, model, recipe, device, precision, report, processes)
+        task, precision = training_task(run, model, recipe, device, precision, report, processes)
         sharded = settings.strategy == "fsdp"
         if sharded:  # while the weights are whole
             kind.load_start(run, model)
-        loop = _loop(run, task, recipe, device, precision, report, stop)
+        loop = _loop(run, task, recipe, device, precision, report, stop, profile)
         if not loop.progress.step:
             require_examples(task, recipe.seed, settings.virtual_shards)
             if not sharded:
@@ -232,30 +228,12 @@ def _train(
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.message(f"{run.path} is already trained: {summary(run.result)}")
             return True
-        about = f"{parameters:,} parameters, {precision} on {device.type}"
-        without += _without_effect(run, settings)
-        for text in [_beginning(run, loop.progress.step, about), *without]:
-            report.message(text)
+        _announce(run, loop, without)
         if not _run_loop(loop, processes):
             report.message(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
             return False
-        result = choose(loop, model)
-        if processes.first:
-            write_sealed(run.path, RESULT, result)
-        report.message(f"trained: {summary(result)}")
+        _finish(run, loop, model, processes)
     return True
-
-
-def _model(run: Run, recipe: Recipe, device: torch.device) -> tuple[nn.Module, list[str]]:
-    """The run's model with random weights on the device; messages about settings."""
-    settings, kind = recipe.training, kind_of(recipe)
-    copies = TRAINED_COPIES[settings.optimiser]
-    require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
-    model: nn.Module = kind.build_model(run)
-    model.to(device)
-    if settings.compile:
-        compile_method(model, kind.compile_name(run))
-    return model, _checkpoint_activations(model) if settings.activation_checkpointing else []
 
 
 def _loop(
@@ -266,6 +244,7 @@ def _loop(
     precision: str,
     report: Report,
     stop: Stop | None,
+    profile: int,
 ) -> Loop:
     return Loop(
         task,
@@ -277,6 +256,7 @@ def _loop(
         report=report,
         stop=stop,
         falls=kind_of(recipe).falls(recipe, recipe.training.choose_by),
+        profile=profile,
     )
 
 
@@ -289,28 +269,6 @@ def _run_loop(loop: Loop, processes: Processes) -> bool:
     return finished
 
 
-def _task(
-    run: Run,
-    model: nn.Module,
-    recipe: Recipe,
-    device: torch.device,
-    precision: str,
-    report: Report,
-    processes: Processes,
-) -> tuple[Task, str]:
-    """The training task of a run, and its precision with ``auto`` resolved."""
-    build = functools.partial(kind_of(recipe).build_task, run, model, recipe.training, device)
-    if precision != "auto":
-        return build(precision), precision
-    saved = whole_checkpoints(run.path / "checkpoints")
-    state = saved[-1].state if saved else None
-    task, begin = build("float32"), Position(recipe.seed, 0, 0)
-    settled = processes.by_first(
-        lambda: training_precision(task, begin, device, state, report.message)
-    )
-    return (task if settled == "float32" else build(settled)), settled
-
-
 def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
     """``recipe`` with the data tables of the run, because the files may have moved."""
     tables = recipe.as_tables()
@@ -321,6 +279,15 @@ def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
 def _beginning(run: Run, step: int, about: str) -> str:
     at = f"from step {step:,}" if step else "from the start"
     return f"training {run.path} {at}: {kind_of(run.recipe).amount(run)}, {about}"
+
+
+def _announce(run: Run, loop: Loop, without: list[str]) -> None:
+    """Print what is trained, and messages about settings ``without`` effect."""
+    parameters = sum(p.numel() for p in loop.task.model.parameters())
+    about = f"{parameters:,} parameters, {loop.precision} on {loop.device.type}"
+    loop.report.message(_beginning(run, loop.progress.step, about))
+    for text in [*without, *_without_effect(run, loop.settings)]:
+        loop.report.message(text)
 
 
 def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
@@ -339,24 +306,9 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
     ]
 
 
-def _checkpoint_activations(model: nn.Module) -> list[str]:
-    """Turn activation checkpointing on; a message if it has no effect."""
-    if checkpoint_layers(model):
-        return []
-    return ["training.activation_checkpointing has no effect: the model has no stack of layers"]
-
-
-def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
-    """Compile a method of a model, or of a submodule, once for all batch shapes.
-
-    Compiled code is stored in the user's cache folder, unless another folder is set for PyTorch.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # otherwise, PyTorch's default folder
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
-    # Otherwise dimensions that are equal in the first batch are assumed to be always equal, and the
-    # compiled code would depend on the step at which a run was resumed.
-    shapes.use_duck_shape = False
-    part, _, method = name.rpartition(".")
-    owner = model.get_submodule(part)
-    compiled = torch.compile(getattr(owner, method), dynamic=True, backend=backend)
-    setattr(owner, method, compiled)
+def _finish(run: Run, loop: Loop, model: nn.Module, processes: Processes) -> None:
+    """Choose the run's checkpoint and write the result."""
+    result = choose(loop, model)
+    if processes.first:
+        write_sealed(run.path, RESULT, result)
+    loop.report.message(f"trained: {summary(result)}")

@@ -17,6 +17,7 @@ from heedful.basics.contexts import submit
 from heedful.basics.thread_contention import with_threads
 from heedful.kernels.workers import workers
 from heedful.training.flat_gradients import FlatGradients, tree_of
+from heedful.training.profiling import phase
 from heedful.training.protocol import Loss
 from heedful.training.shard_state import State
 from heedful.training.shards import Shards, random_numbers, seed_of
@@ -118,10 +119,11 @@ class VirtualShards(Shards):
         for place, batch in enumerate(batches):
             seed = seed_of(self.seed, step, number, place)
             with random_numbers(seed, shared=shared):
-                loss: Loss = self.module(batch.to(self.device))
-                scaled = self.scaler.scale(loss.total / weight)
-                # Not into `grad`, which all threads share.
-                found = torch.autograd.grad(scaled, self.parameters, allow_unused=True)
+                with phase("forward"):
+                    loss: Loss = self.module(batch.to(self.device))
+                    scaled = self.scaler.scale(loss.total / weight)
+                with phase("backward"):  # not into `grad`, which all threads share
+                    found = torch.autograd.grad(scaled, self.parameters, allow_unused=True)
             gradients.add(found)
             sums.append(_sums(batch.weight, loss))
         return gradients, _Shard(sums, {} if shared else self.state.take())

@@ -70,7 +70,8 @@ class LanguageModel(TextSpec):
         return "tokens"
 
     def compile_name(self, run: "Run") -> str:
-        return "states"
+        recipe: Any = run.recipe
+        return "packed_states" if recipe.windows == "packed" else "states"
 
     def encode(
         self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any, cast
 
-from heedful.basics.notices import once
+from heedful.basics.notices import notice, once
+from heedful.data.packing import PackedBatches
+from heedful.data.store import Store
 from heedful.data.streams import Stream, WindowBatches, write_stream
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.generator import Generator
@@ -25,15 +27,9 @@ def encode(folder: Path, examples: Examples, vocabulary: SavedVocabulary) -> dic
 def build_part(name: str, recipe: LanguageRecipe, training: Training) -> LanguageTask:
     """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(LanguageModel, training.model)
-    windows = WindowBatches(
-        Stream(run.set_folder(name) / "train"),
-        recipe.context,
-        max(1, settings.batch_tokens // recipe.context),
-        aligned=recipe.windows == "aligned",
-    )
     return LanguageTask(
         model,
-        windows,
+        _windows(run.set_folder(name) / "train", recipe, settings.batch_tokens),
         run.documents(name, "validation"),
         Generator(model, training.vocabulary, device=training.device, notify=once()),
         device=training.device,
@@ -42,3 +38,17 @@ def build_part(name: str, recipe: LanguageRecipe, training: Training) -> Languag
         samples=recipe.samples,
         seed=recipe.seed,
     )
+
+
+def _windows(folder: Path, recipe: LanguageRecipe, tokens: int) -> WindowBatches | PackedBatches:
+    rows = max(1, tokens // recipe.context)
+    if recipe.windows != "packed":
+        aligned = recipe.windows == "aligned"
+        return WindowBatches(Stream(folder), recipe.context, rows, aligned=aligned)
+    packed = PackedBatches(Store.open(folder), recipe.context, rows)
+    alone, together = packed.padding(recipe.seed)
+    notice(
+        f"windows = 'packed': {together:.1%} of the rows is padding; {alone:.1%} with one document "
+        "in each"
+    )
+    return packed

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
+from heedful.data.packing import PackedBatches
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.streams import WindowBatch, WindowBatches
 from heedful.decoding import SearchOptions
@@ -25,7 +26,7 @@ class LanguageTask(TaskDefaults):
 
     Args:
         model: a language model.
-        train: windows of the training text.
+        train: windows of the training text, or rows of packed documents.
         validation: documents to validate on; may be empty.
         generator: computes perplexity and generates samples with ``model``.
         device: where the model is.
@@ -38,7 +39,7 @@ class LanguageTask(TaskDefaults):
     def __init__(
         self,
         model: LanguageModel,
-        train: WindowBatches,
+        train: WindowBatches | PackedBatches,
         validation: Sequence[str],
         generator: Generator,
         *,
@@ -62,7 +63,7 @@ class LanguageTask(TaskDefaults):
     def loss(self, batch: WindowBatch) -> Loss:
         """Summed cross-entropy of the next tokens; the part ``loss`` is without smoothing."""
         with autocast(self.device, self.precision):
-            states = self.model.states(batch.tokens)
+            states = _states(self.model, batch)
             real = batch.targets != PAD
             # Most batches are windows of equal length, without padding: nothing to select.
             whole = batch.weight == batch.targets.numel()
@@ -75,7 +76,7 @@ class LanguageTask(TaskDefaults):
         """The logits of all next tokens, which are in memory as a whole."""
         with autocast(self.device, self.precision):
             real = batch.targets != PAD
-            states = model.states(batch.tokens)[real]
+            states = _states(model, batch)[real]
             logits = model.logits(states)
         return Predicted(wide(logits), batch.targets[real], states=lambda: states)
 
@@ -84,14 +85,15 @@ class LanguageTask(TaskDefaults):
         return loss_of_logits(predicted, self.label_smoothing)
 
     def validate(self) -> Validation:
-        """Figures over all validation text, window by window.
+        """Figures over all validation text, window by window; of packed documents, one by one.
 
         ``loss`` (nats) and ``perplexity`` are per token; ``bits_per_byte`` is comparable between
         vocabularies.
         """
         if not self.validation:
             return Validation({}, [])
-        found = self.generator.perplexity(self.validation, stride=self.train.context, joined=True)
+        joined = isinstance(self.train, WindowBatches)
+        found = self.generator.perplexity(self.validation, stride=self.train.context, joined=joined)
         figures = {
             "loss": -found.log_probability / max(1, found.tokens),
             "perplexity": found.per_token,
@@ -102,6 +104,13 @@ class LanguageTask(TaskDefaults):
         options = SearchOptions(sample=True, nbest=self.samples, seed=self.seed)
         written = self.generator.generate("", options=options, max_tokens=self.train.context)
         return Validation(figures, [Sample("", one.text, "") for one in written])
+
+
+def _states(model: LanguageModel, batch: WindowBatch) -> Tensor:
+    """The states ``[B, T, D]`` of a batch."""
+    if batch.documents is None:
+        return model.states(batch.tokens)
+    return model.packed_states(batch.tokens, batch.documents)
 
 
 def next_token_loss(

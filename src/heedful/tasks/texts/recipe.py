@@ -371,8 +371,9 @@ class LanguageRecipe(TextRecipe):
     model: SerializeAsAny[LanguageSettings]
     context: int = Field(128, ge=2, le=MOST_POSITIONS)
     """Tokens of a training window; also the default of ``model.max_length``."""
-    windows: Literal["shifted", "aligned"] = "shifted"
-    """Where training windows begin: elsewhere in every epoch, or at multiples of ``context``."""
+    windows: Literal["shifted", "aligned", "packed"] = "shifted"
+    """Where training windows begin: elsewhere in every epoch, or at multiples of ``context``; or
+    ``packed``: rows of whole documents that do not see one another."""
     samples: int = Field(1, ge=0)
     """Number of texts generated at each validation."""
     training: LanguageTraining = LanguageTraining()
@@ -399,4 +400,9 @@ class LanguageRecipe(TextRecipe):
             )
         if self.data.sentences is not None:
             raise ValueError("data.sentences is for masked tokens; a language model reads lines")
+        if self.windows == "packed":
+            try:
+                self.model.check_packing()
+            except ValueError as error:
+                raise ValueError(f"windows = 'packed': {error}") from error
         return self

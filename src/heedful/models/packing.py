@@ -1,0 +1,81 @@
+"""Rows with several documents, which must not influence one another.
+
+Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination", section 3.1: attention
+stays within a document, and positions begin anew in each.
+Shapes: B rows, T tokens.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.attention.settings import AttentionSettings
+
+_SEPARABLE = {
+    "score": {
+        "additive",
+        "concat",
+        "cosine",
+        "dot",
+        "energy",
+        "exp-dot",
+        "gaussian",
+        "general",
+        "scaled-dot",
+        "soft-capped",
+    },
+    "normalizer": {
+        "entmax",
+        "entmax15",
+        "plain-sum",
+        "sink-softmax",
+        "smoothed",
+        "softmax",
+        "softmax-off-by-one",
+        "sparsemax",
+    },
+    "positions": {"none", "rotary", "alibi", "shaw", "t5", "transformer-xl"},
+    "mask": {"none", "causal", "window"},
+}
+"""Parts that depend on a query, a key and their distance only."""
+
+
+def check_packing(layers: Iterable[AttentionSettings]) -> None:
+    """Raise ValueError if attention with a document mask could still depend on other documents."""
+    for layer in layers:
+        if not layer.is_standard:
+            raise ValueError(
+                f"attention.kind = '{layer.kind}' sums over all documents of a row; packed windows "
+                "need standard attention"
+            )
+        for key, known in _SEPARABLE.items():
+            part: Any = getattr(layer, key)
+            if part is not None and part.name not in known:
+                raise ValueError(
+                    f"attention.{key} = '{part.name}' depends on other documents of a row; packed "
+                    f"windows need one of {', '.join(sorted(known))}"
+                )
+        if getattr(layer.mask, "sinks", 0):
+            raise ValueError(
+                "attention.mask.sinks are the first tokens of a row, not of a document; packed "
+                "windows need sinks = 0"
+            )
+
+
+def places_in_documents(documents: Tensor) -> Tensor:
+    """The position of each token in its document ``[B, T]``.
+
+    Args:
+        documents: number of the document of each token ``[B, T]``; the tokens of a document are
+            adjacent.
+
+    Example:
+        >>> places_in_documents(torch.tensor([[1, 1, 1, 2, 2, 0]])).tolist()
+        [[0, 1, 2, 0, 1, 0]]
+    """
+    place = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return place - torch.where(begins, place, 0).cummax(1).values

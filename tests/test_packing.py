@@ -1,0 +1,223 @@
+"""Packed documents: each is read as if it were alone, and each token is predicted once."""
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from tests.test_gpt import VOCABULARY, gpt_of
+from tests.text_help import LANGUAGE, LOOP, write_data
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.symbols import END, PAD
+from heedful.data.packing import PackedBatches, pack
+from heedful.data.positions import Position, Rank
+from heedful.data.store import Store
+from heedful.data.streams import WindowBatch, write_stream
+from heedful.models import build_language_model
+from heedful.models.gpt import Gpt
+from heedful.models.packing import places_in_documents
+from heedful.runs.checkpoints import open_checkpoint
+from heedful.runs.opening import open_run
+from heedful.tasks.language_model.training import next_token_loss
+from heedful.tasks.texts.recipe import LanguageRecipe
+from heedful.training.train import train
+
+LLAMA: dict[str, Any] = {
+    "positions": "rotary",
+    "norm": "rms",
+    "gated": True,
+    "bias": False,
+    "activation": "silu",
+    "attention": {"key_value_heads": 1},
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt-2": {},
+    "gpt-1": {"pre_norm": False, "positions": "sinusoidal"},
+    "llama": LLAMA,
+    "relative": {"positions": "t5", "attention": {"normalizer": "entmax15"}},
+    "shaw, windows": {"positions": "shaw", "attention": {"mask": {"name": "window", "before": 3}}},
+    "alibi, additive": {"positions": "alibi", "attention": {"score": "cosine"}},
+    "transformer-xl": {"positions": "transformer-xl"},
+    "no positions": {"positions": "none"},
+}
+
+
+def stored(folder: Path, lengths: list[int]) -> Store:
+    """Documents of random tokens, each ``length - 1`` tokens long and ended by END."""
+    draw = np.random.default_rng(1)
+    documents = [draw.integers(END + 1, VOCABULARY, length - 1).tolist() for length in lengths]
+    write_stream(documents, folder, VOCABULARY)
+    return Store.open(folder)
+
+
+def documents_of(batch: WindowBatch) -> list[tuple[Tensor, Tensor]]:
+    """Tokens and targets of each document alone, row by row."""
+    assert batch.documents is not None
+    found = []
+    for tokens, targets, numbers in zip(batch.tokens, batch.targets, batch.documents, strict=True):
+        for number in range(1, int(numbers.max()) + 1):
+            own = numbers == number
+            found.append((tokens[own], targets[own]))
+    return found
+
+
+def loss_of(gpt: Gpt, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    real = targets != PAD
+    return gpt.logits(states[real]), next_token_loss(gpt, states[real], targets[real], 0.1)[0]
+
+
+@pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS.keys())
+def test_outputs_losses_and_gradients_are_those_of_each_document_alone(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    gpt = gpt_of(**settings)
+    gpt.settings.check_packing()
+    batches = PackedBatches(stored(tmp_path / "s", [1, 2, 3, 5, 7, 4, 12, 30, 2]), 12, 4)
+    _, batch = next(batches.batches(Position(1)))
+    assert batch.documents is not None
+    assert batch.documents.max() > 2
+    logits, loss = loss_of(gpt, gpt.packed_states(batch.tokens, batch.documents), batch.targets)
+    packed = torch.autograd.grad(loss, list(gpt.parameters()), allow_unused=True)
+    alone = [
+        loss_of(gpt, gpt.states(tokens[None]), targets[None])
+        for tokens, targets in documents_of(batch)
+    ]
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    torch.testing.assert_close(logits, torch.cat([one for one, _ in alone]), **close)
+    total = torch.stack([one for _, one in alone]).sum()
+    torch.testing.assert_close(loss, total, **close)
+    expected = torch.autograd.grad(total, list(gpt.parameters()), allow_unused=True)
+    for ours, theirs in zip(packed, expected, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, **close)
+
+
+def test_without_the_mask_documents_would_see_one_another(tmp_path: Path) -> None:
+    gpt = gpt_of()
+    _, batch = next(PackedBatches(stored(tmp_path / "s", [3, 4, 5]), 12, 4).batches(Position(1)))
+    assert batch.documents is not None
+    apart = gpt.packed_states(batch.tokens, batch.documents)
+    assert not torch.allclose(apart, gpt.states(batch.tokens), atol=1e-3)
+
+
+def test_an_epoch_predicts_each_token_of_each_document_once(tmp_path: Path) -> None:
+    store = stored(tmp_path / "s", [*range(1, 30), 100, 12, 13])
+    batches = PackedBatches(store, 12, 4, pool=10)
+    texts = [row["tokens"] for row in store][1:]
+    expected = Counter(
+        (int(before), int(token))
+        for text in texts
+        for before, token in zip([END, *text], text)  # noqa: B905
+    )
+    for epoch in (0, 1):
+        found: Counter[tuple[int, int]] = Counter()
+        for after, batch in batches.batches(Position(3, epoch)):
+            assert batch.tokens.shape[1] <= 12
+            assert len(batch.tokens) <= 4
+            real = batch.targets != PAD
+            assert batch.weight == int(real.sum())
+            assert torch.equal(real, batch.documents != 0)
+            found.update(
+                zip(batch.tokens[real].tolist(), batch.targets[real].tolist(), strict=True)
+            )
+            if after.epoch != epoch:
+                assert after == Position(3, epoch + 1, 0)
+                break
+        assert found == expected
+
+
+def test_batches_are_a_function_of_the_position_and_the_rank(tmp_path: Path) -> None:
+    batches = PackedBatches(stored(tmp_path / "s", [5, 30, 7] * 9), 12, 2, pool=8)
+    whole = list(islice(batches.batches(Position(3)), 40))
+    assert whole[-1][0].epoch > 0
+    for place in (0, 3, 17):
+        resumed = islice(batches.batches(whole[place][0]), 5)
+        for (after, batch), (known, expected) in zip(
+            resumed, whole[place + 1 : place + 6], strict=True
+        ):
+            assert after == known
+            assert torch.equal(batch.tokens, expected.tokens)
+    second = list(islice(batches.batches(Position(3), Rank(1, 2)), 5))
+    for (_, batch), (_, expected) in zip(second, whole[1:10:2], strict=True):
+        assert torch.equal(batch.targets, expected.targets)
+    for index in (-1, 1 << 30, 1 << 50):
+        with pytest.raises(UserError, match="there is no batch at"):
+            next(batches.batches(Position(3, 0, index)))
+
+
+def test_halves_of_a_batch_keep_their_documents(tmp_path: Path) -> None:
+    _, batch = next(PackedBatches(stored(tmp_path / "s", [5, 7] * 9), 12, 4).batches(Position(1)))
+    parts = batch.split(2, fewest=1)
+    assert len(parts) == 2
+    assert sum(part.weight for part in parts) == batch.weight
+    assert batch.documents is not None
+    joined = [part.documents for part in parts if part.documents is not None]
+    assert torch.equal(torch.cat(joined), batch.documents)
+
+
+def test_rows_are_nearly_full() -> None:
+    lengths = sorted(np.random.default_rng(2).integers(1, 60, 3000).tolist(), reverse=True)
+    rows = pack(lengths, 128)
+    assert sorted(piece for row in rows for piece in row) == list(range(3000))
+    filled = [sum(lengths[piece] for piece in row) for row in rows]
+    assert max(filled) <= 128
+    assert len(rows) <= 1.01 * sum(lengths) / 128 + 1
+    assert pack([128, 128], 128) == [[0], [1]]
+    assert pack([], 128) == []
+
+
+def test_places_begin_anew_in_each_document() -> None:
+    documents = torch.tensor([[1, 1, 2, 2, 2, 0], [1, 2, 3, 3, 3, 3]])
+    assert places_in_documents(documents).tolist() == [[0, 1, 0, 1, 2, 0], [0, 0, 0, 1, 2, 3]]
+
+
+def test_a_run_reports_padding_and_resumes_exactly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_data(tmp_path)
+    recipe = {**LANGUAGE, "windows": "packed", "context": 40}
+    recipe["training"] = {**LOOP, "schedule": "constant", "validate_every": 3}
+    assert train(recipe, tmp_path / "whole", data=tmp_path)
+    written = capsys.readouterr().err
+    assert "of the rows is padding; " in written
+    first = {**recipe, "training": {**recipe["training"], "max_steps": 3}}
+    assert train(first, tmp_path / "parts", data=tmp_path)
+    assert train(recipe, tmp_path / "parts", data=tmp_path)
+    whole, parts = (
+        open_checkpoint(tmp_path / name / "checkpoints" / "step-00000008").weights()
+        for name in ("whole", "parts")
+    )
+    assert all(torch.equal(parts[name], tensor) for name, tensor in whole.items())
+    # The loss is that of documents alone.
+    point = open_run(tmp_path / "whole").chosen()
+    assert point.state["validation"]["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"kind": "recurrent-language-model", "hidden_size": 8}, "reads a row as one text"),
+        ({"attention": {"kind": "linear"}}, "attention.kind = 'linear' sums over all documents"),
+        ({"attention": {"mask": {"name": "block", "size": 4}}}, "attention.mask = 'block' depends"),
+        ({"attention": {"mask": {"name": "window", "sinks": 2}}}, "packed windows need sinks = 0"),
+    ],
+)
+def test_models_that_read_across_documents_are_refused(model: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=f"windows = 'packed': .*{message}"):
+        LanguageRecipe.model_validate({**LANGUAGE, "windows": "packed", "model": model})
+
+
+def test_other_language_models_say_that_they_cannot_read_packed_rows() -> None:
+    recipe = LanguageRecipe.model_validate(
+        {**LANGUAGE, "model": {"kind": "recurrent-language-model", "hidden_size": 8}}
+    )
+    model = build_language_model(recipe.model, 20)
+    with pytest.raises(UserError, match="with windows = 'packed', the model and its teacher"):
+        model.packed_states(torch.tensor([[3, 4]]), torch.tensor([[1, 1]]))
