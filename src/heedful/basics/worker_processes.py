@@ -55,7 +55,7 @@ J = TypeVar("J", bound=Job)
 
 def run_jobs(
     jobs: Iterator[J],
-    opens: Callable[[], Callable[[J, Advance], None]],
+    opens: Callable[[], Callable[[Any, Advance], None]],
     count: int,
     *,
     advance: Advance,

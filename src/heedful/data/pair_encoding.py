@@ -27,8 +27,8 @@ from heedful.basics.files import (
     write_json,
 )
 from heedful.basics.notices import notice
-from heedful.basics.progress import Advance, progress
-from heedful.basics.worker_processes import run_jobs, usable_processors
+from heedful.basics.progress import progress
+from heedful.basics.worker_processes import Advance, run_jobs, usable_processors
 from heedful.data.pair_store import (
     AnyPair,
     PairEncoder,
@@ -37,7 +37,8 @@ from heedful.data.pair_store import (
     write_pair_store,
 )
 from heedful.data.saved_vocabularies import load_tokenisers
-from heedful.data.store import INDEX, SHARD_ROWS
+from heedful.data.store import SHARD_ROWS
+from heedful.data.store_index import INDEX
 from heedful.data.tokeniser import Tokenisers
 
 PROCESSES: ContextVar[int | None] = ContextVar("processes", default=None)
@@ -106,7 +107,7 @@ def encode_pairs(
     first = list(islice(remaining, encoding.shard_rows))
     second = list(islice(remaining, 1))
     if not second:
-        how = {"max_tokens": encoding.max_tokens, "linked": encoding.linked}
+        how: dict[str, Any] = {"max_tokens": encoding.max_tokens, "linked": encoding.linked}
         return write_pair_store(
             first, tokenisers, folder, **how, left_out=left_out, shard_rows=encoding.shard_rows
         )
@@ -230,7 +231,7 @@ class _Opens:
 
     encoding: Encoding
 
-    def __call__(self) -> Callable[[_Shard, Advance], None]:
+    def __call__(self) -> Callable[[Any, Advance], None]:
         encoder = self.encoding.encoder(threads=1)
 
         def work(shard: _Shard, advance: Advance) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.files import atomic_folder
-from heedful.basics.progress import Advance, progress
+from heedful.basics.progress import progress
+from heedful.basics.worker_processes import Advance
 from heedful.data import columns
 from heedful.data.columns import Codec, Columns
 from heedful.data.examples import Pair
@@ -106,7 +107,7 @@ class PairEncoder:
 
 
 def write_pair_store(
-    pairs: Iterable[Pair] | Iterable[LinkedPair],
+    pairs: Iterable[AnyPair],
     tokenisers: Tokenisers,
     folder: Path,
     *,
@@ -159,10 +160,10 @@ def finish_pairs(
 ) -> int:
     """Write the index of a store, and count skipped pairs; returns the number of pairs stored."""
     write_index(folder, encoder.codecs, written, encoder.facts)
-    skipped = sum(one["skipped"] for one in written)
+    skipped = sum(int(one["skipped"]) for one in written)
     if skipped:
         left_out[encoder.skipped] += skipped
-    return sum(one["pairs"] for one in written) - skipped
+    return sum(int(one["pairs"]) for one in written) - skipped
 
 
 def _links(

@@ -209,7 +209,7 @@ def _resolve(url: str) -> tuple[Any, str]:
     try:
         system, path = core.url_to_fs(url)
     except ImportError as error:  # the message names the package
-        raise UserError(f"{url}: {str(error).rstrip('.')}; install it with pip") from error
+        raise UserError(f"{url} needs another package: {error}") from error
     return system, str(path)
 
 
