@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,9 +37,11 @@ from heedful.data.tokeniser import Tokenisers, TokeniserSettings
 from heedful.runs import manifest
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe
+from heedful.tasks.commands import train_from_command
 from heedful.tasks.pairs import corpus as corpora
 from heedful.training.train import prepare, train
 from test_batching import same
+from test_cli_data import run as run_data
 
 PAIRS = [
     Pair(f"the cat number {n} sat", f"die Katze Nummer {n} saß {'sehr ' * (n % 9)}")
@@ -433,6 +436,26 @@ def test_a_run_on_an_encoded_corpus_at_a_url(
     assert weights(tmp_path / "remote") == weights(tmp_path / "local")
     assert train(recipe, tmp_path / "remote", data=url)  # already trained
     assert not [path for path in (tmp_path / "remote").iterdir() if "encoded" in path.name]
+
+
+def test_the_command_encodes_and_training_needs_no_recipe(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    tables_, out = tables("train.tsv"), tmp_path / "encoded"
+    (tmp_path / "recipe.toml").write_text(tomlkit.dumps(tables_))
+    given = ["encode", tmp_path / "recipe.toml", "--data", tmp_path, "--out", out]
+    with pytest.raises(UserError, match="--processes 0: give a number from 1"):
+        run_data(*given, "--processes", 0)
+    found = run_data(*given, "--processes", 1, "--set", "seed=7")
+    facts = open_run(out).facts["data"]
+    kept, validation = facts["train_pairs"], facts["validation_pairs"]
+    assert f"{out}: encoded pairs: {kept} train, {validation} validation, 0 test" in found.stdout
+    assert kept + validation == len(PAIRS)
+    how: dict[str, Any] = {"given": {}, "overrides": [], "start_from": None}
+    assert train_from_command(None, tmp_path / "run", [str(out)], **how)
+    assert open_run(tmp_path / "run").recipe.seed == 7
+    how["given"] = {"source": "en"}
+    with pytest.raises(UserError, match=r"was encoded without data\.source = 'en'"):
+        train_from_command(None, tmp_path / "other", [str(out)], **how)
 
 
 @pytest.mark.parametrize("keep", [True, False])

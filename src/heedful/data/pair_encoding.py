@@ -24,6 +24,7 @@ from heedful.basics.files import (
     move_folder,
     remove_leftovers,
     sync_file,
+    unfinished_folder,
     write_json,
 )
 from heedful.basics.notices import notice
@@ -107,6 +108,7 @@ def encode_pairs(
     first = list(islice(remaining, encoding.shard_rows))
     second = list(islice(remaining, 1))
     if not second:
+        shutil.rmtree(unfinished_folder(folder), ignore_errors=True)
         how: dict[str, Any] = {"max_tokens": encoding.max_tokens, "linked": encoding.linked}
         return write_pair_store(
             first, tokenisers, folder, **how, left_out=left_out, shard_rows=encoding.shard_rows

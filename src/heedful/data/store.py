@@ -380,8 +380,11 @@ class Store:
         Raises:
             UserError: a file is damaged.
         """
+        if not self._hashes:
+            return
+        place = read_index(self.folder)[1]
         for name, own in self._hashes.items():
-            path = read_index(self.folder)[1].path(name, own)
+            path = place.path(name, own)
             if content_hash(path) != own:
                 raise damaged(path)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from heedful.basics.bounded_reading import parse_json, read_json
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, cannot_write
+from heedful.basics.files import atomic_file, cannot_write, unfinished_folder
 from heedful.basics.urls import url_of
 from heedful.data.remote_files import is_remote_file, list_remote, open_remote, read_stream
 from heedful.data.store_index import INDEX, link_store
@@ -67,6 +67,7 @@ def use_encoded(folder: Path, recipe: Recipe, place: Path, start: Start | None) 
         corpus = open_run(local)
         _require_same(corpus, recipe, start, str(place if url is None else url))
         corpus.require_unchanged("data/", "tokeniser/")
+        shutil.rmtree(unfinished_folder(folder / _TRAIN), ignore_errors=True)
         try:
             for name in _COPIED:
                 _copy(local / name, folder / name)
