@@ -1,7 +1,7 @@
 """Measures what training on a corpus of 100 million pairs costs before and between its steps.
 
     python benchmarks/corpora.py order [--pairs 100000000] [--window 4000000] [--folder DIR]
-    python benchmarks/corpora.py encode [--pairs 2000000] [--processes 2] [--folder DIR]
+    python benchmarks/corpora.py encode [--pairs 2000000] [--processes 2] [--shard-rows N]
 
 ``order`` makes an encoded corpus: one shard of 250,000 pairs with random tokens (source and target
 of 4 to 36 tokens, 16-bit) is written, and all other shards are hard links to it. It is simulated in
@@ -11,8 +11,9 @@ cache. ``--shards N`` writes N different shards instead, and the others are link
 ``--cold``, their pages are dropped from the cache before each measurement, so that a window of N
 shards reads the disk as a real corpus does. Each measurement is a process of its own.
 
-``encode`` prepares the same corpus of random words with one process and with more, and compares the
-files. Run nothing else at the same time.
+``encode`` encodes the same corpus of random words with one process and with more, in turns, and
+compares the files. The time includes reading, filtering and starting the processes. Run nothing
+else at the same time.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,12 +36,14 @@ import numpy as np
 from heedful.data import columns
 from heedful.data.batching import TokenBatches
 from heedful.data.columns import Column
-from heedful.data.pair_encoding import PROCESSES
+from heedful.data.examples import Pair
+from heedful.data.filters import FilterSettings, filter_pairs
+from heedful.data.pair_encoding import Encoding, encode_pairs
 from heedful.data.positions import Position
+from heedful.data.readers import read_pairs
 from heedful.data.store import SHARD_ROWS, Store, StoreWriter, write_index
-from heedful.runs.recipe import check_recipe
-from heedful.training.train import prepare
-from reporting import machine, said
+from heedful.data.tokeniser import Tokenisers, TokeniserSettings
+from reporting import machine, said, speed_table, summarised
 
 VOCABULARY = 32_000
 BATCH_TOKENS = 4096
@@ -161,48 +165,37 @@ def write_texts(path: Path, pairs: int) -> None:
 
 
 def encode(asked: argparse.Namespace, folder: Path) -> None:
-    """Prepare the same corpus with one process and with more."""
+    """Read, filter and encode the same corpus with one process and with more, in turns."""
     corpus = folder / "train.tsv"
     write_texts(corpus, asked.pairs)
-    tables = {
-        "data": {"train": str(corpus), "validation_share": 0.001},
-        "tokeniser": {"vocabulary_size": 8000},
-        "model": {"kind": "transformer", "size": "tiny"},
+
+    def pairs() -> Iterator[Pair]:
+        return filter_pairs(read_pairs([corpus], left_out=Counter()), FilterSettings(), Counter())
+
+    sample = list(islice(pairs(), 20_000))
+    tokenisers = Tokenisers.train(lambda: sample, TokeniserSettings(vocabulary_size=8000), seed=1)
+    tokenisers.save(folder / "tokeniser")
+    encoding = Encoding(folder / "tokeniser", 256, shard_rows=asked.shard_rows)
+    speeds: dict[int, list[float]] = {1: [], asked.processes: []}
+    for _ in range(asked.repetitions):
+        files = []
+        for processes, found in speeds.items():
+            out = folder / "encoded"
+            how: dict[str, Any] = {"identity": "it", "left_out": Counter(), "processes": processes}
+            start = time.perf_counter()
+            stored = encode_pairs(pairs(), tokenisers, out, encoding, **how)
+            found.append(stored / (time.perf_counter() - start))
+            files.append({path.name: path.read_bytes() for path in out.iterdir()})
+        if files[0] != files[1]:
+            raise SystemExit("the encoded corpora differ")
+    figures = {
+        f"{processes} process{'es' if processes > 1 else ''}": summarised(
+            found, None if processes == 1 else speeds[1]
+        )
+        for processes, found in speeds.items()
     }
-    found: Counter[int] = Counter()
-    stores = []
-    for processes in (1, asked.processes):
-        PROCESSES.set(processes)
-        out = folder / f"encoded-{processes}"
-        seconds = _seconds_to_encode(tables, out)
-        found[processes] = round(asked.pairs / seconds)
-        print(f"{processes} process(es): {seconds:.1f} s, {found[processes]:,} pairs/s")
-        stores.append({path.name: path.read_bytes() for path in (out / "data/train").iterdir()})
-    if stores[0] != stores[1]:
-        raise SystemExit("the encoded corpora differ")
-    print(f"ratio {found[asked.processes] / found[1]:.2f}; the files are identical")
-
-
-def _seconds_to_encode(tables: dict[str, Any], out: Path) -> float:
-    """Seconds of the encoding alone, in a whole preparation."""
-    from heedful.tasks.pairs import preparation
-
-    seconds = []
-    plain = preparation.encode_pairs
-
-    def timed(*given: Any, **how: Any) -> int:
-        start = time.perf_counter()
-        stored = plain(*given, **how)
-        seconds.append(time.perf_counter() - start)
-        return stored
-
-    preparation.encode_pairs = timed
-    start = time.perf_counter()
-    prepare(check_recipe(tables, "the recipe"), out)
-    preparation.encode_pairs = plain
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    print(f"  whole preparation {time.perf_counter() - start:.1f} s, peak {peak:,.0f} MB")
-    return seconds[0]
+    print(speed_table("pairs/s", figures))
+    print("the files are identical")
 
 
 def main() -> None:
@@ -215,6 +208,8 @@ def main() -> None:
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--batches", type=int, default=3000)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--shard-rows", type=int, default=SHARD_ROWS)
+    parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
