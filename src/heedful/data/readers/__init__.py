@@ -57,7 +57,9 @@ def read_pairs(
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
     codec_name(encoding)
-    if any(map(is_folder, [paths] if isinstance(paths, str | Path) else paths)):
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    if any(map(is_pattern, paths)) or (len(paths) == 1 and is_folder(paths[0])):
         how = {"source": source, "target": target, "encoding": encoding}
         for together in _together(paths):
             yield from read_pairs(together, **how, left_out=counts)
