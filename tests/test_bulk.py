@@ -20,9 +20,10 @@ import pytest
 import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
+from heedful.basics.worker_processes import Advance
 from heedful.cli.main import main
 from heedful.inference.bulk import STATE, BulkInput, BulkJob
-from heedful.inference.bulk_workers import Advance, Answer, Shard, read_shard, write_shard
+from heedful.inference.bulk_workers import Answer, Shard, read_shard, write_shard
 from heedful.inference.files import LineFormat, translate_lines
 from heedful.tasks.pairs.building import load_translator
 from heedful.tasks.pairs.run import load_memory

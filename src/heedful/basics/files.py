@@ -60,15 +60,47 @@ def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
         _make_folders(path.parent)
         beside.mkdir(mode=0o777 & ~(_OTHERS if private else _withheld(path.parent)))
         yield beside
-        _settle(beside)
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(beside, path)
-        _sync_folder(path.parent)
+        move_folder(beside, path)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def unfinished_folder(path: Path) -> Path:
+    """The folder in which long work on ``path`` is kept if it is interrupted."""
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def make_unfinished(path: Path) -> Path:
+    """Make the folder of `unfinished_folder` unless it exists; `move_folder` moves it at the end.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    beside = unfinished_folder(path)
+    _make_folders(path.parent)
+    beside.mkdir(mode=0o777 & ~_withheld(path.parent), exist_ok=True)
+    return beside
+
+
+def move_folder(beside: Path, path: Path) -> None:
+    """Sync a folder to disk and give it the name ``path``; an existing folder is replaced.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    _settle(beside)
+    if path.exists():
+        shutil.rmtree(path)
+    os.replace(beside, path)
+    _sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Sync the content of a file to disk."""
+    with path.open("rb") as opened:
+        os.fsync(opened.fileno())
 
 
 def _settle(folder: Path) -> None:
@@ -80,8 +112,7 @@ def _settle(folder: Path) -> None:
             _sync_folder(path)
         elif path.is_file():
             path.chmod(mode & 0o666)
-            with path.open("rb") as opened:
-                os.fsync(opened.fileno())
+            sync_file(path)
     _sync_folder(folder)
 
 

@@ -1,4 +1,4 @@
-"""``heedful data``: statistics, conversion and splitting of corpora."""
+"""``heedful data``: statistics, conversion, splitting and encoding of corpora."""
 
 import json
 from collections import Counter
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.cli import data_encode
 
 if TYPE_CHECKING:
     from heedful.data.examples import Pair
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from heedful.data.statistics import CorpusStatistics
 
 PROGRESS_EVERY = 1000
-HELP = """Inspect, convert and split a corpus.
+HELP = """Inspect, convert, split and encode a corpus.
 
 Examples:
 
@@ -200,6 +201,9 @@ def split(
     _report_changed(changed)
     counts = ", ".join(f"{part} {count:,}" for part, count in sizes.items())
     notice(f"pairs written to {output_dir}: {counts}")
+
+
+data_app.command(no_args_is_help=True, help=data_encode.HELP)(data_encode.encode)
 
 
 def register(app: typer.Typer) -> None:

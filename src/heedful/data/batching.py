@@ -7,30 +7,40 @@ length and divided into batches, which are shuffled. The permutation is computed
 batch costs the work of one pool, and memory does not grow with the corpus.
 """
 
-import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.columns import Column, Columns
 from heedful.data.mapped import Integers
+from heedful.data.order import FullOrder, WindowOrder, Words, mix, permute
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.data.store import Store
+
+__all__ = [
+    "FEWEST",
+    "POOL",
+    "Batch",
+    "StoreBatches",
+    "TokenBatches",
+    "collate",
+    "even_rows",
+    "mix",
+    "padded",
+    "permute",
+]
 
 POOL = 1 << 16
 FEWEST = 1024
 """Approximate minimum number of tokens in a part of a batch; smaller parts are not faster."""
-_ROUNDS = 6
 
-Words = NDArray[np.uint64]
 B = TypeVar("B")
 Resample = Callable[[Columns, Integers, str], Columns]
 """Changes the columns of rows, given the numbers of the rows and the seed and epoch as text."""
@@ -128,9 +138,10 @@ class StoreBatches(Generic[B]):
         by: one or two columns that determine the length of a row.
         pool: number of rows that are sorted by length together.
         resample: changes the rows of each training batch.
+        window: number of rows that are shuffled together, see `WindowOrder`; all rows if None.
 
     Raises:
-        UserError: the store is empty.
+        UserError: the store is empty, or is fetched from a URL and too large for the cache.
     """
 
     def __init__(
@@ -142,6 +153,7 @@ class StoreBatches(Generic[B]):
         by: Sequence[str],
         pool: int = POOL,
         resample: Resample | None = None,
+        window: int | None = None,
     ) -> None:
         if not len(store):
             raise UserError(f"{store.folder}: the encoded corpus is empty, so it has no batches")
@@ -149,6 +161,11 @@ class StoreBatches(Generic[B]):
             raise ValueError(f"batch_tokens={batch_tokens} and pool={pool} must be at least 1")
         self.store, self.batch_tokens, self.collate = store, batch_tokens, collate
         self.by, self.pool, self.resample = tuple(by), pool, resample
+        self.order: FullOrder | WindowOrder = FullOrder(len(store))
+        if window is not None:
+            self.order = WindowOrder(store.shard_sizes, window)
+            store.verify_at_once()
+        store.require_cache(self.order.rows_at_once)
 
     def __len__(self) -> int:
         return len(self.store)
@@ -200,7 +217,7 @@ class StoreBatches(Generic[B]):
     def _pool_of_epoch(self, seed: int, epoch: int, number: int) -> "_Pool":
         """A pool with its batches in training order."""
         ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.store)))
-        indices = permute(ranks, len(self.store), f"{seed} {epoch}")
+        indices = self.order(ranks, f"{seed} {epoch}")
         # Pairs of equal lengths are combined differently in every epoch.
         tie = mix(indices.astype(np.uint64), f"tie {seed} {epoch}")
         found = self._pool(indices, tie)
@@ -256,9 +273,10 @@ class TokenBatches(StoreBatches[Batch]):
         batch_tokens: int,
         pool: int = POOL,
         resample: Resample | None = None,
+        window: int | None = None,
     ) -> None:
-        by = ("source", "target")
-        super().__init__(store, batch_tokens, collate, by=by, pool=pool, resample=resample)
+        how: dict[str, Any] = {"pool": pool, "resample": resample, "window": window}
+        super().__init__(store, batch_tokens, collate, by=("source", "target"), **how)
 
 
 def collate(columns: Columns) -> Batch:
@@ -296,36 +314,3 @@ def _placed(links: Column) -> Tensor:
     """Links [links, 3]: row, target token, source token."""
     rows = np.repeat(np.arange(len(links.lengths)), links.lengths)
     return torch.from_numpy(np.column_stack([rows, links.values[:, ::-1].astype(np.int64)]))
-
-
-def permute(ranks: Integers, size: int, key: str) -> Integers:
-    """The values of a pseudo-random permutation of ``range(size)`` at ``ranks``, in O(1) memory.
-
-    A Feistel network permutes numbers of an even number of bits. It is applied again while the
-    result is out of range (cycle walking; Black and Rogaway 2002, "Ciphers with Arbitrary Finite
-    Domains").
-    """
-    half = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
-    mask = (np.uint64(1) << half) - np.uint64(1)
-
-    def network(numbers: Words) -> Words:
-        left, right = numbers >> half, numbers & mask
-        for turn in range(_ROUNDS):
-            left, right = right, left ^ (mix(right, f"{key} {turn}") & mask)
-        return (left << half) | right
-
-    numbers = network(ranks.astype(np.uint64))
-    while len(outside := np.flatnonzero(numbers >= size)):
-        numbers[outside] = network(numbers[outside])
-    return numbers.astype(np.int64)
-
-
-def mix(numbers: Words, key: str) -> Words:
-    """Pseudo-random numbers by the finaliser of SplitMix64 (Steele et al. 2014), with a key."""
-    digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
-    before, after = np.frombuffer(digest, "<u8")
-    numbers = numbers ^ before
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Words = numbers ^ (numbers >> np.uint64(31)) ^ after
-    return mixed

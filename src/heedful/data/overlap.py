@@ -19,14 +19,34 @@ def count_overlap(train: Iterable[str], held_out: Iterable[str]) -> int:
         >>> count_overlap(["a ", "b", "b"], ["b", " b", "c", ""])
         2
     """
-    wanted = Counter(text.strip() for text in held_out)
-    del wanted[""]
-    found = 0
+    overlap = Overlap(held_out)
     for text in train:
-        if not wanted:
+        if not overlap.wanted:
             break
-        found += wanted.pop(text.strip(), 0)
-    return found
+        overlap.see(text)
+    return overlap.found
+
+
+class Overlap:
+    """Counts the held-out sources that occur in training data, as training sources are seen.
+
+    Attributes:
+        total: number of held-out sources.
+        found: how many of them were seen.
+        wanted: those that were not seen yet, with their numbers.
+    """
+
+    def __init__(self, held_out: Iterable[str]) -> None:
+        self.wanted: Counter[str] = Counter()
+        self.total = self.found = 0
+        for text in held_out:
+            self.total += 1
+            self.wanted[text.strip()] += 1
+        del self.wanted[""]
+
+    def see(self, source: str) -> None:
+        """See a training source."""
+        self.found += self.wanted.pop(source.strip(), 0)
 
 
 class _Letters(dict[int, str]):

@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.batching import Words, mix
+from heedful.data.batching import mix
 from heedful.data.document_store import EncodedDocuments
 from heedful.data.mapped import Integers
+from heedful.data.order import Words
 
 _TRIES = 4
 """Number of draws of a random segment; the first that fits is used."""

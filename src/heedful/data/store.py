@@ -9,12 +9,14 @@ arrays:
 - ``00000.NAME.shapes``: the free sizes of each row, if there are several.
 
 ``store.json`` has the codec of every column, the number of rows and values of every shard, and the
-SHA-256 of every file. Stores of heedful 0.1 are read too (`heedful.data.store_version_1`).
+SHA-256 of every file. It may be a link to a store elsewhere (`heedful.data.store_index`). Stores of
+heedful 0.1 are read too (`heedful.data.store_version_1`).
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,18 +24,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash, write_json
 from heedful.data.columns import Codec, Column, Columns
 from heedful.data.mapped import OFFSET, Integers, damaged, ranges
+from heedful.data.remote_files import CACHE_SIZE, cache_bytes
+from heedful.data.shards import Shards, ShardSize
+from heedful.data.store_index import FORMAT, INDEX, Files, LocalFiles, read_index
 from heedful.data.store_version_1 import open_version_1
 from heedful.data.stored_column import StoredColumn
 
-INDEX = "store.json"
-FORMAT = 2
 SHARD_ROWS = 250_000
 """Size of a shard; all of its pages may be mapped for a moment."""
+_VERIFIED_AT_ONCE = 4
 
 
 class StoreWriter:
@@ -45,12 +48,18 @@ class StoreWriter:
         folder: the folder; use it inside `heedful.basics.files.atomic_folder`.
         codecs: the codec of each column.
         shard_rows: number of rows in a shard; None for a single shard.
+        first: the number of the first shard, if other writers write those before it.
     """
 
     def __init__(
-        self, folder: Path, codecs: Mapping[str, Codec], shard_rows: int | None = SHARD_ROWS
+        self,
+        folder: Path,
+        codecs: Mapping[str, Codec],
+        shard_rows: int | None = SHARD_ROWS,
+        first: int = 0,
     ) -> None:
         self._folder, self._codecs, self._shard_rows = folder, dict(codecs), shard_rows
+        self._first = first
         self._shards: list[dict[str, Any]] = []
         self._files: dict[str, _HashedFile] = {}
         self._hashes: dict[str, str] = {}
@@ -95,36 +104,30 @@ class StoreWriter:
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         """Close the files and write the index with additional ``facts``."""
+        write_index(self._folder, self._codecs, [self.close()], facts)
+
+    def close(self) -> dict[str, Any]:
+        """Close the files; returns what `write_index` needs to know of them."""
         if not self._shards:
             self._open()
         self._close()
-        index = {
-            "format": FORMAT,
-            "rows": sum(shard["rows"] for shard in self._shards),
-            "columns": {name: asdict(codec) for name, codec in self._codecs.items()},
-            "shards": self._shards,
-            "hashes": self._hashes,
-            "facts": dict(facts),
-        }
-        write_json(self._folder / INDEX, index)
+        return {"shards": self._shards, "hashes": self._hashes}
 
     def _open(self) -> None:
-        number = len(self._shards)
+        number = self._first + len(self._shards)
         for name, codec in self._codecs.items():
             for part in _parts(codec):
-                path = _file(self._folder, number, name, part)
-                self._files[path.name] = _HashedFile(path)
+                file = _file(number, name, part)
+                self._files[file] = _HashedFile(self._folder / file)
             if codec.free:
-                self._files[_file(self._folder, number, name, "offsets").name].write(
-                    np.zeros(1, OFFSET)
-                )
+                self._files[_file(number, name, "offsets")].write(np.zeros(1, OFFSET))
         self._shards.append({"rows": 0, "values": dict.fromkeys(self._codecs, 0)})
 
     def _append(self, name: str, column: Column, shard: dict[str, Any]) -> None:
-        codec, number = self._codecs[name], len(self._shards) - 1
+        codec, number = self._codecs[name], self._first + len(self._shards) - 1
 
         def file(part: str) -> "_HashedFile":
-            return self._files[_file(self._folder, number, name, part).name]
+            return self._files[_file(number, name, part)]
 
         file("values").write(column.values)
         if codec.free:
@@ -141,6 +144,36 @@ class StoreWriter:
         self._files = {}
 
 
+def write_index(
+    folder: Path,
+    codecs: Mapping[str, Codec],
+    written: Iterable[Mapping[str, Any]],
+    facts: Mapping[str, Any],
+) -> None:
+    """Write the index of a store.
+
+    Args:
+        folder: the folder of its files.
+        codecs: the codec of each column.
+        written: what :meth:`StoreWriter.close` returned, in the order of the shards.
+        facts: additional facts.
+    """
+    shards: list[Any] = []
+    hashes: dict[str, str] = {}
+    for one in written:
+        shards += one["shards"]
+        hashes |= one["hashes"]
+    index = {
+        "format": FORMAT,
+        "rows": sum(shard["rows"] for shard in shards),
+        "columns": {name: asdict(codec) for name, codec in codecs.items()},
+        "shards": shards,
+        "hashes": hashes,
+        "facts": dict(facts),
+    }
+    write_json(folder / INDEX, index)
+
+
 class Store:
     """A store that `StoreWriter` wrote, opened without reading it.
 
@@ -154,23 +187,29 @@ class Store:
         self,
         folder: Path,
         codecs: Mapping[str, Codec],
-        shards: list[tuple[int, dict[str, StoredColumn]]],
+        shards: Shards,
         facts: Mapping[str, Any],
         hashes: Mapping[str, str],
     ) -> None:
         self.folder, self.codecs, self.facts = folder, dict(codecs), dict(facts)
-        self._shards = [columns for _, columns in shards]
-        self._starts = np.cumsum([0, *(rows for rows, _ in shards)]).astype(np.int64)
+        self._shards = shards
+        self.starts: Integers = np.cumsum([0, *(one.rows for one in shards.sizes)]).astype(np.int64)
         self._hashes = dict(hashes)
+        self._most_verified: int | None = _VERIFIED_AT_ONCE
+        self._is_remote = False
 
     @classmethod
-    def open(cls, folder: Path, *, renamed: Mapping[str, str] | None = None) -> "Store":
+    def open(
+        cls, folder: Path, *, renamed: Mapping[str, str] | None = None, verified: bool = False
+    ) -> "Store":
         """Map the files of ``folder``.
 
         Args:
-            folder: the folder of the store.
+            folder: the folder of the store, or of a link to a store elsewhere.
             renamed: new names for the columns ``source``, ``target`` and ``links`` of a store of
                 heedful 0.1.
+            verified: compare the files of a shard with their hashes when it is first read, as is
+                always done for a store elsewhere.
 
         Raises:
             UserError: the folder is not a store, or a file is missing or damaged.
@@ -178,43 +217,105 @@ class Store:
         old = open_version_1(folder)
         if old is not None:
             names = {name: (renamed or {}).get(name, name) for name in old.codecs}
-            shards = [
-                (rows, {names[name]: column for name, column in columns.items()})
-                for rows, columns in old.shards
+            columns = [
+                {names[name]: column for name, column in shard.items()} for _, shard in old.shards
+            ]
+            sizes = [
+                ShardSize(rows, {name: column.total for name, column in shard.items()})
+                for (rows, _), shard in zip(old.shards, columns, strict=True)
             ]
             codecs = {names[name]: codec for name, codec in old.codecs.items()}
-            return cls(folder, codecs, shards, old.facts, {})
-        path = folder / INDEX
-        index = read_json(path)
-        if index.get("format") != FORMAT:
-            raise UserError(f"{path}: not an encoded corpus that this version of heedful reads")
+            return cls(folder, codecs, Shards(sizes, columns.__getitem__), old.facts, {})
+        index, place = read_index(folder)
         try:
-            store = cls._of_index(folder, index)
+            verified = verified or not isinstance(place, LocalFiles) or place.folder != folder
+            store = cls._of_index(folder, place, index, verified)
             complete = len(store) == index["rows"]
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise damaged(path) from error
+            raise damaged(place.path(INDEX)) from error
         if not complete:
-            raise damaged(path)
+            raise damaged(place.path(INDEX))
         return store
 
     @classmethod
-    def _of_index(cls, folder: Path, index: Mapping[str, Any]) -> "Store":
+    def _of_index(
+        cls, folder: Path, place: Files, index: Mapping[str, Any], verified: bool
+    ) -> "Store":
         codecs = {
             name: Codec(**{**fields, "inner": tuple(fields["inner"])})
             for name, fields in index["columns"].items()
         }
-        shards = []
-        for number, shard in enumerate(index["shards"]):
-            columns = {}
-            for name, codec in codecs.items():
-                files = {part: _file(folder, number, name, part) for part in _parts(codec)}
-                sizes = (shard["rows"], shard["values"][name])
-                columns[name] = StoredColumn(codec, files, *sizes)
-            shards.append((shard["rows"], columns))
-        return cls(folder, codecs, shards, index["facts"], index["hashes"])
+        hashes: dict[str, str] = index["hashes"]
+        sizes = [
+            ShardSize(int(shard["rows"]), {name: int(shard["values"][name]) for name in codecs})
+            for shard in index["shards"]
+        ]
+
+        def files(number: int, name: str) -> dict[str, str]:
+            return {part: _file(number, name, part) for part in _parts(codecs[name])}
+
+        def opens(number: int) -> dict[str, StoredColumn]:
+            rows, values = sizes[number]
+            return {
+                name: StoredColumn(
+                    codec,
+                    {
+                        part: place.path(file, hashes.get(file))
+                        for part, file in files(number, name).items()
+                    },
+                    rows,
+                    values[name],
+                )
+                for name, codec in codecs.items()
+            }
+
+        def hashes_of(number: int) -> dict[Path, str]:
+            names = [file for name in codecs for file in files(number, name).values()]
+            return {place.path(name, hashes[name]): hashes[name] for name in names}
+
+        needed = verified and not place.verifies
+        shards = Shards(sizes, opens, hashes_of if needed else None, lazily=place.verifies)
+        store = cls(folder, codecs, shards, index["facts"], hashes)
+        store._is_remote = place.verifies
+        return store
+
+    @property
+    def shard_sizes(self) -> Integers:
+        """The number of rows of each shard."""
+        return np.diff(self.starts)
+
+    @property
+    def bytes(self) -> int:
+        """The approximate size of all files."""
+        found = 0
+        for name, codec in self.codecs.items():
+            width = prod(codec.inner) if codec.free < 2 else 1
+            found += self.total(name) * width * np.dtype(codec.dtype).itemsize
+            found += len(self) * OFFSET.itemsize * (codec.free > 0)
+        return found
+
+    def require_cache(self, rows: int) -> None:
+        """Raise UserError if ``rows`` rows, read at a time, do not fit in the cache.
+
+        Only stores at URLs are cached.
+        """
+        needed = self.bytes * rows // max(1, len(self))
+        if self._is_remote and needed > cache_bytes():
+            raise UserError(
+                f"{self.folder}: {needed / (1 << 30):.2f} GiB are read at a time, and the local "
+                f"cache has {cache_bytes() / (1 << 30):.2f} GiB; set training.shuffle_window to "
+                f"fewer pairs, or {CACHE_SIZE} to more GiB"
+            )
+
+    def verify_at_once(self) -> None:
+        """From now on, verify all shards of a read; otherwise a few shards of each read.
+
+        Random rows are in all shards: they would all be read before the first batch.
+        """
+        self._most_verified = None
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self.starts[-1])
 
     def __getitem__(self, row: int) -> dict[str, Any]:
         """All decoded columns of a row."""
@@ -231,7 +332,7 @@ class Store:
 
     def total(self, name: str) -> int:
         """The number of values in all rows of a column, such as the number of tokens."""
-        return sum(shard[name].total for shard in self._shards)
+        return sum(size.values[name] for size in self._shards.sizes)
 
     def lengths(self, name: str, rows: Integers) -> Integers:
         """The numbers of values ``[n]`` of ``rows``; 1 if no dimension is free."""
@@ -279,9 +380,13 @@ class Store:
         Raises:
             UserError: a file is damaged.
         """
+        if not self._hashes:
+            return
+        place = read_index(self.folder)[1]
         for name, own in self._hashes.items():
-            if content_hash(self.folder / name) != own:
-                raise damaged(self.folder / name)
+            path = place.path(name, own)
+            if content_hash(path) != own:
+                raise damaged(path)
 
     def _by_shard(
         self, rows: Integers
@@ -289,10 +394,12 @@ class Store:
         """Each shard with any of the rows, their indices, and their indices in the shard."""
         if not len(rows):
             return
-        numbers = np.searchsorted(self._starts, rows, side="right") - 1
-        for number in np.unique(numbers):
+        numbers = np.searchsorted(self.starts, rows, side="right") - 1
+        found = np.unique(numbers)
+        self._shards.verify(found.tolist(), self._most_verified)
+        for number in found:
             chosen = numbers == number
-            yield self._shards[int(number)], chosen, rows[chosen] - self._starts[number]
+            yield self._shards[int(number)], chosen, rows[chosen] - self.starts[number]
 
 
 class _HashedFile:
@@ -316,5 +423,5 @@ def _parts(codec: Codec) -> list[str]:
     return ["values", "offsets", "shapes"][: min(codec.free, 2) + 1] if codec.free else ["values"]
 
 
-def _file(folder: Path, number: int, name: str, part: str) -> Path:
-    return folder / f"{number:05}.{name}.{part}"
+def _file(number: int, name: str, part: str) -> str:
+    return f"{number:05}.{name}.{part}"

@@ -14,7 +14,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 import sentencepiece
 from pydantic import Field
@@ -24,6 +24,8 @@ from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.native import call_native
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+
+T = TypeVar("T")
 
 MARKER = "▁"
 """The character for a space in pieces of sentencepiece (U+2581)."""
@@ -117,21 +119,36 @@ def refuse_surrogates(text: str, where: str) -> None:
         ) from error
 
 
-def reservoir(texts: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
-    """A uniform random sample of at most ``size`` texts of a stream, and the stream's length.
+class Reservoir(Generic[T]):
+    """A uniform random sample of at most ``size`` items of a stream.
 
     Algorithm R (Vitter 1985, "Random Sampling with a Reservoir").
+
+    Attributes:
+        kept: the sample.
+        total: number of items of the stream.
     """
-    generator = random.Random(seed)
-    kept: list[str] = []
-    total = 0
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.kept: list[T] = []
+        self.total = 0
+        self._size, self._random = size, random.Random(seed)
+
+    def add(self, item: T) -> None:
+        """See the next item of the stream."""
+        self.total += 1
+        if len(self.kept) < self._size:
+            self.kept.append(item)
+        elif (place := int(self._random.random() * self.total)) < self._size:
+            self.kept[place] = item
+
+
+def reservoir(texts: Iterable[str], size: int, seed: int) -> tuple[list[str], int]:
+    """A uniform random sample of at most ``size`` texts of a stream, and the stream's length."""
+    sample = Reservoir[str](size, seed)
     for text in texts:
-        total += 1
-        if len(kept) < size:
-            kept.append(text)
-        elif (place := int(generator.random() * total)) < size:
-            kept[place] = text
-    return kept, total
+        sample.add(text)
+    return sample.kept, sample.total
 
 
 def train_model(

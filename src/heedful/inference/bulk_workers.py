@@ -2,36 +2,21 @@
 
 A shard's output is one file: a line of JSON with its counts, then one line for each input line. It
 is written under a temporary name and then renamed, so that the file exists only when it is whole.
-A shard whose worker died is assigned again. Workers end when the parent process ends, however it
-ends.
+`heedful.basics.worker_processes` says what happens if a process dies.
 """
 
 import contextlib
 import json
-import multiprocessing
-import os
-import signal
-import threading
-import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.basics.notices import notice
+from heedful.basics.worker_processes import Advance, run_jobs
 
-_MOST_DEATHS = 3
-"""Number of workers that one shard may kill before the job ends."""
-_SECONDS_TO_END = 5
 _LINES = "lines"
-
-Advance = Callable[[int], None]
-"""Called with the number of lines that were finished since the last call."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +60,25 @@ def run_shards(
         UserError: a worker raised it, or one shard's workers died three times.
         RuntimeError: a worker raised another exception, whose traceback is in the message.
     """
-    pool = _Pool(shards, opens, count, advance, finished)
-    try:
-        pool.run()
-    finally:
-        pool.close()
+    run_jobs(shards, _Opens(opens), count, advance=advance, finished=finished)
+
+
+@dataclass(frozen=True)
+class _Opens:
+    """Opens what answers the shards of a worker and writes the answers."""
+
+    opens: Opens
+
+    def __call__(self) -> Callable[[Shard, Advance], None]:
+        answer = self.opens()
+
+        def work(shard: Shard, advance: Advance) -> None:
+            lines, counts = answer(shard, advance)
+            if len(lines) != len(shard.lines):
+                raise RuntimeError(f"{len(lines)} lines of output for {len(shard.lines)} of input")
+            write_shard(shard, lines, counts)
+
+        return work
 
 
 def write_shard(shard: Shard, lines: list[str], counts: Counter[str]) -> None:
@@ -110,168 +109,3 @@ def read_shard(path: Path) -> tuple[Counter[str], Iterator[bytes]]:
             f"{path} was damaged and is deleted; rerun the same command to do its lines again"
         ) from error
     return counts, (line + b"\n" for line in body.split(b"\n")[:-1])
-
-
-class _Worker:
-    """A process and the shard that it was assigned."""
-
-    def __init__(self, opens: Opens) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, opens), daemon=True)
-        with _without_interrupts():
-            self.process.start()
-        theirs.close()
-        self.shard: Shard | None = None
-        self.advanced = 0
-
-    def end(self) -> None:
-        """End the process, which may be at work."""
-        self.process.terminate()
-        self.process.join(_SECONDS_TO_END)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self.connection.close()
-
-
-class _Pool:
-    """Workers, and the shards that wait for them."""
-
-    def __init__(
-        self,
-        shards: Iterator[Shard],
-        opens: Opens,
-        count: int,
-        advance: Advance,
-        finished: Callable[[Shard], None],
-    ) -> None:
-        self.shards, self.opens, self.count = shards, opens, count
-        self.advance, self.finished = advance, finished
-        self.workers: list[_Worker] = []
-        self.waiting: deque[Shard] = deque()
-        self.deaths: Counter[Path | None] = Counter()
-
-    def run(self) -> None:
-        """Answer all shards."""
-        while True:
-            self._start()
-            if not self.workers:
-                return
-            ready = set(wait([worker.connection for worker in self.workers]))
-            for worker in [one for one in self.workers if one.connection in ready]:
-                try:
-                    kind, value = worker.connection.recv()
-                except (EOFError, OSError):
-                    self._replace(worker)
-                else:
-                    self._handle(worker, kind, value)
-
-    def close(self) -> None:
-        """End all workers."""
-        while self.workers:
-            self.workers.pop().end()
-
-    def _start(self) -> None:
-        """Start as many workers as there are shards, up to the largest number."""
-        self._fill()
-        busy = sum(worker.shard is not None for worker in self.workers)
-        while len(self.workers) < min(self.count, busy + len(self.waiting)):
-            self.workers.append(_Worker(self.opens))
-
-    def _fill(self) -> None:
-        while len(self.waiting) < self.count:
-            shard = next(self.shards, None)
-            if shard is None:
-                return
-            self.waiting.append(shard)
-
-    def _handle(self, worker: _Worker, kind: str, value: Any) -> None:
-        """Handle a worker's message."""
-        if kind == "advance":
-            worker.advanced += value
-            self.advance(value)
-        elif kind == "failed":
-            raise UserError(value)
-        elif kind == "crashed":
-            raise RuntimeError(value)
-        else:
-            if worker.shard is not None:
-                self.finished(worker.shard)
-            self._assign(worker)
-
-    def _assign(self, worker: _Worker) -> None:
-        """Give a worker its next shard; without one, it ends."""
-        self._fill()
-        worker.shard, worker.advanced = None, 0
-        if self.waiting:
-            worker.shard = self.waiting.popleft()
-        with contextlib.suppress(OSError):  # a worker that died is noticed when it is waited for
-            worker.connection.send(worker.shard)
-        if worker.shard is None:
-            self.workers.remove(worker)
-            worker.process.join()
-            worker.connection.close()
-
-    def _replace(self, worker: _Worker) -> None:
-        """Put the shard of a dead worker back; another worker is started for it."""
-        self.workers.remove(worker)
-        worker.process.join()
-        worker.connection.close()
-        shard, code = worker.shard, worker.process.exitcode or 0
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        where = "while it was loading" if shard is None else f"at {shard.where}"
-        self.deaths[None if shard is None else shard.path] += 1
-        if self.deaths[None if shard is None else shard.path] >= _MOST_DEATHS:
-            raise UserError(
-                f"a worker {how} {where}, for the {_MOST_DEATHS}rd time; if memory is short, use "
-                "fewer workers; rerun the same command to resume"
-            )
-        notice(f"a worker {how} {where}; another worker takes its place")
-        self.advance(-worker.advanced)
-        if shard is not None:
-            self.waiting.appendleft(shard)
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Processes that are started in this block never receive Ctrl-C, which the parent handles."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # started later, it would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _work(connection: "Connection[Any, Any]", opens: Opens) -> None:
-    """The main function of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        answer = opens()
-        connection.send(("ready", None))
-        while True:
-            shard: Shard | None = connection.recv()
-            if shard is None:
-                return
-            lines, counts = answer(shard, lambda count: connection.send(("advance", count)))
-            if len(lines) != len(shard.lines):
-                raise RuntimeError(f"{len(lines)} lines of output for {len(shard.lines)} of input")
-            write_shard(shard, lines, counts)
-            connection.send(("done", None))
-    except UserError as error:
-        connection.send(("failed", str(error)))
-    except Exception:  # noqa: BLE001 - the parent raises it
-        connection.send(("crashed", traceback.format_exc()))
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has ended."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

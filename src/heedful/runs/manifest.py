@@ -1,10 +1,11 @@
 """Hashes of a run's files. Damaged or edited files are rejected.
 
 ``manifest.json`` lists the SHA-256 of files that are written once (``run.json``, the vocabulary,
-the encoded corpus). Files that are rewritten contain their own hash: the first line of
-``recipe.toml``, and the key ``sha256`` of ``result.json``, ``alignment.json``, ``calibration.json``
-and each checkpoint's ``state.json``. Each replacement is therefore one atomic write, and file and
-hash match even if the process is killed.
+the encoded corpus). Of an encoded corpus larger than 256 MiB it lists the index only, which has the
+SHA-256 of each shard: training can begin before all of it was read. Files that are rewritten
+contain their own hash: the first line of ``recipe.toml``, and the key ``sha256`` of
+``result.json``, ``alignment.json``, ``calibration.json`` and each checkpoint's ``state.json``. Each
+replacement is therefore one atomic write, and file and hash match even if the process is killed.
 
 Hashes detect damage and edits. They are not signatures: anyone who can write a run can write them.
 """
@@ -26,6 +27,9 @@ SEALED_FILES = ("result.json", "alignment.json", "calibration.json")
 """Files of a run's folder that contain their own hash under the key `SEAL`."""
 SEAL = "sha256"
 _WRITTEN_ONCE = ("data", "imported", "tokeniser")
+_STORE = "store.json"
+MOST_HASHED_BYTES = 256 << 20
+"""Size of an encoded corpus above which the manifest has the hash of its index only."""
 _FORMAT = 1
 _FIRST_LINE = "# SHA-256 of the lines below: "
 _SEALED_RECIPE = re.compile(re.escape(_FIRST_LINE).encode() + rb"([0-9a-f]{64})\n", re.ASCII)
@@ -45,13 +49,24 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _write_manifest(folder: Path, facts: str) -> None:
-    found = {
-        path.relative_to(folder).as_posix(): content_hash(path)
+    paths = [
+        path
         for name in _WRITTEN_ONCE
         for path in sorted((folder / name).rglob("*"))
         if path.is_file() and not path.name.startswith(".")
+    ]
+    large = {path.parent for path in paths if path.name == _STORE and _is_large(path.parent)}
+    found = {
+        path.relative_to(folder).as_posix(): content_hash(path)
+        for path in paths
+        if path.parent not in large or path.name == _STORE
     }
     write_json(folder / MANIFEST, {"format": _FORMAT, "files": {FACTS: facts, **found}})
+
+
+def _is_large(store: Path) -> bool:
+    """Whether the files of an encoded corpus are verified one by one, when they are first read."""
+    return sum(path.stat().st_size for path in store.iterdir()) > MOST_HASHED_BYTES
 
 
 def read_manifest(folder: Path) -> dict[str, str] | None:

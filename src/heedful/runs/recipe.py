@@ -12,7 +12,9 @@ import tomlkit
 from heedful.basics.bounded_reading import MOST_TOML_BYTES, parse_toml, read_bytes
 from heedful.basics.errors import UserError
 from heedful.basics.settings import check
+from heedful.basics.urls import url_of
 from heedful.data.python_rows import are_rows
+from heedful.data.readers.folders import is_pattern, require_files
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named
 from heedful.runs.search_space import refuse_unsearchable
@@ -238,7 +240,7 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
     Args:
         paths: files, or ``-`` for standard input.
         folder: the base of relative paths.
-        folders: whether a path may be a folder of files.
+        folders: whether a path may be a folder of files, a pattern or a URL.
 
     Raises:
         UserError: a file is missing or cannot be read.
@@ -248,7 +250,11 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
         if path == "-":
             found.append(path)
             continue
-        whole = _packed(Path(path) if folder is None else folder / path)
+        whole = _packed(Path(path) if folder is None or url_of(path) else folder / path)
+        if folders and (url_of(whole) is not None or is_pattern(whole)):
+            require_files(whole)
+            found.append(url_of(whole) or str(whole))
+            continue
         if are_rows([path]) and not whole.is_file():
             raise UserError(
                 f"data file {whole} was rows of Python data: give them again, as data= of "
@@ -268,5 +274,7 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
 
 def _packed(path: Path) -> Path:
     """The path, or that of the same file packed by xz or gzip if only this one exists."""
+    if url_of(path) is not None:
+        return path
     packed = [Path(f"{path}{ending}") for ending in (".xz", ".gz")]
     return path if path.exists() else next((one for one in packed if one.is_file()), path)

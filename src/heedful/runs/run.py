@@ -41,6 +41,16 @@ class Run:
         return self.path / "data" / "train"
 
     @property
+    def verifies_when_read(self) -> bool:
+        """Whether the manifest has no hashes of the encoded training corpus but that of its index.
+
+        Its files are then verified when they are first read.
+        """
+        before = self.train_folder.relative_to(self.path).as_posix() + "/"
+        files = [name for name in self.manifest or {} if name.startswith(before)]
+        return len(files) == 1
+
+    @property
     def checkpoint_folder(self) -> Path:
         """The folder of the checkpoints."""
         return self.path / "checkpoints"

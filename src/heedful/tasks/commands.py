@@ -7,6 +7,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.basics.urls import url_of
 from heedful.data.subwords import VocabularyTooLargeError
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import (
@@ -19,6 +20,7 @@ from heedful.runs.recipe import (
 )
 from heedful.tasks.options import flag, parameters
 from heedful.tasks.spec import TaskSpec, spec_named, spec_of_run, specs
+from heedful.training.encoded import encoded_facts
 from heedful.training.processes import join
 from heedful.training.train import train
 from heedful.training.warm_start import find_start, with_start
@@ -127,7 +129,7 @@ def train_from_command(
             tables = {key: table for key, table in tables.items() if key not in _STARTED}
             tables = spec_named(known).adapt_chosen(tables, open_run(start))
         tables = dict(with_start(tables, start))
-    if recipe is None and not (out / "run.json").exists():
+    if recipe is None and folder is None and not (out / "run.json").exists():
         _report_chosen(with_overrides(tables, overrides), out)
     checked = check_recipe(with_overrides(tables, overrides), where)
     try:
@@ -162,6 +164,8 @@ def _tables(
         return tables, str(path), Path(data[0]) if data else None
     if (out / "run.json").exists():
         return _tables_of_run(out, data, given)
+    if len(data) == 1 and encoded_facts(Path(data[0])) is not None:
+        return _tables_of_encoded(data[0], given)
     if not data:
         raise UserError(
             "give a recipe, or a corpus with --data FILE (and --from and --to, or a --task)"
@@ -169,6 +173,19 @@ def _tables(
     choose = spec_named(DEFAULT).choose_recipe if choose is None else choose
     tables = choose(data, **given)
     return tables, f"the recipe chosen for {', '.join(data)}", None
+
+
+def _tables_of_encoded(
+    place: str, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], str, Path | None]:
+    """Like :func:`_tables`, for an encoded corpus: the recipe that it was encoded with."""
+    if url_of(place) is not None:
+        raise UserError(f"{place} is an encoded corpus at a URL: give its recipe, too")
+    tables = open_run(place).recipe.as_tables()
+    for name, value in given.items():
+        if value is not None and value != tables.get("data", {}).get(name):
+            raise UserError(f"{place} was encoded without data.{name} = {value!r}; leave it out")
+    return tables, f"the recipe of {place}", Path(place)
 
 
 def _tables_of_run(

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, content_hash
+from heedful.basics.file_identity import file_identity, stream_identity
+from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
-from heedful.data.overlap import count_overlap
-from heedful.data.readers.folders import bilingual_files
+from heedful.basics.urls import url_of
+from heedful.data.overlap import Overlap, count_overlap
+from heedful.data.python_rows import are_rows
+from heedful.data.readers.folders import bilingual_files, is_folder, sizes_of
+from heedful.data.remote_files import open_remote, size_of
 from heedful.data.vocabulary import Vocabulary
 from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.manifest import write_facts, write_recipe
@@ -23,6 +27,8 @@ from heedful.runs.vectors import VectorFile, vector_hashes, write_vectors
 from heedful.tasks.teaching import facts_of_teacher
 
 HELD_OUT = ("validation", "test")
+LARGE = 1 << 30
+"""Bytes of training files above which they are sampled: see `is_large`."""
 Files = dict[str, list[str]]
 """The files of each part."""
 
@@ -48,6 +54,16 @@ def find_files(
             shutil.copyfileobj(sys.stdin.buffer, file)
         files["train"] = [str(spooled)]
     return files
+
+
+def is_large(files: Sequence[str]) -> bool:
+    """Whether training files have more than `LARGE` bytes, or a quarter of it if compressed.
+
+    The vocabulary of a large corpus is learnt from a sample that is drawn before filtering, and its
+    files are identified by their sizes and sampled blocks.
+    """
+    found = [one for file in files if not are_rows([file]) for one in sizes_of(file)]
+    return sum(4 * size if name.endswith((".gz", ".xz")) else size for name, size in found) > LARGE
 
 
 def held_out_shares(files: Files, data: FileSettings) -> dict[str, float]:
@@ -81,12 +97,24 @@ def content_hashes(
 
 def _content_hash(path: Path, files_of: Callable[[str], list[Path]]) -> str:
     """The hash of a file, or of the names and contents of the files in a folder."""
-    if not path.is_dir():
-        return content_hash(path)
+    several = path.is_dir() or (files_of is bilingual_files and is_folder(path))
+    if not several:
+        return _identity(path)
     found = hashlib.sha256()
+    base = path if path.is_dir() else path.parent
     for file in files_of(str(path)):
-        found.update(f"{file.relative_to(path).as_posix()}\0{content_hash(file)}\n".encode())
+        name = file.relative_to(base).as_posix() if file.is_relative_to(base) else file.name
+        found.update(f"{name}\0{_identity(file)}\n".encode())
     return found.hexdigest()
+
+
+def _identity(path: Path) -> str:
+    """The hash of a file, which may be at a URL."""
+    url = url_of(path)
+    if url is None:
+        return file_identity(path)
+    with open_remote(url) as stream:
+        return stream_identity(stream, size_of(url))
 
 
 def recipe_hashes(
@@ -116,13 +144,28 @@ def count_overlaps(
         held_out: the texts of each part.
         message: the notice, from a part, the number found and the number of texts.
     """
-    found = {}
+    overlaps = {}
     for part, texts in held_out.items():
+        overlaps[part] = Overlap(texts)
         if texts:
-            found[part] = count_overlap(training(), texts)
-            if found[part]:
-                about = message(part, found[part], len(texts))
-                notice(f"{about}; scores on them are too optimistic")
+            overlaps[part].found = count_overlap(training(), texts)
+    return report_overlaps(overlaps, message)
+
+
+def report_overlaps(
+    overlaps: Mapping[str, Overlap], message: Callable[[str, int, int], str]
+) -> dict[str, int]:
+    """The numbers of `count_overlaps`, from what has seen all training texts; notices report them.
+
+    Args:
+        overlaps: by part; empty parts are omitted.
+        message: see `count_overlaps`.
+    """
+    found = {part: overlap.found for part, overlap in overlaps.items() if overlap.total}
+    for part, count in found.items():
+        if count:
+            about = message(part, count, overlaps[part].total)
+            notice(f"{about}; scores on them are too optimistic")
     return found
 
 

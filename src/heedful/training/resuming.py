@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
+from heedful.basics.file_identity import hashed_like
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
@@ -49,10 +50,21 @@ def with_measured(recipe: Recipe, run: Run) -> Recipe:
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=kept)})
 
 
-def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
+def require_same(
+    run: Run,
+    recipe: Recipe,
+    data_folder: Path | None,
+    encoded: Mapping[str, Any] | None = None,
+) -> None:
     """Raise UserError if ``recipe`` differs from the run's own in a way that changes its weights.
 
     Data files are compared by content hash, not by name.
+
+    Args:
+        run: the run that is resumed.
+        recipe: all settings.
+        data_folder: the base of relative data paths.
+        encoded: the facts of the encoded corpus that is used instead of the files, if any.
     """
     old, new = flat(run.recipe.model_dump(mode="json")), flat(recipe.model_dump(mode="json"))
     changeable = CHANGEABLE
@@ -75,7 +87,11 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
                 f"{new.get(key)!r}: this cannot change when a run is resumed; use another --out"
             )
     known = run.facts["data"]["hashes"]
-    now = kind_of(recipe).data_hashes(recipe, data_folder)
+    if encoded is not None:
+        now = encoded["data"]["hashes"]
+    else:
+        with hashed_like(known):
+            now = kind_of(recipe).data_hashes(recipe, data_folder)
     for part in sorted(known.keys() | now.keys()) if now else []:
         if (part in known) != (part in now):
             raise UserError(

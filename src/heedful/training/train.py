@@ -11,7 +11,7 @@ from torch import nn
 
 from heedful.basics.device import check_precision
 from heedful.basics.errors import UserError
-from heedful.basics.files import cannot_write, remove_leftovers
+from heedful.basics.files import cannot_write, remove_leftovers, unfinished_folder
 from heedful.basics.locking import locked
 from heedful.basics.thread_contention import with_threads
 from heedful.kernels.allocator import keep_freed_memory
@@ -23,6 +23,7 @@ from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.building import model_of, training_task, with_batches
 from heedful.training.choosing import choose, summary
+from heedful.training.encoded import encoded_facts, use_encoded
 from heedful.training.loop import Loop, Stop
 from heedful.training.processes import Processes, join
 from heedful.training.profiling import check_steps
@@ -57,7 +58,8 @@ def train(
     Args:
         recipe: a TOML file, a recipe object, or its tables.
         out: the run's folder; created, or resumed if it is a run.
-        data: the base folder of relative data paths; or the data, as
+        data: the base folder of relative data paths; or an encoded corpus (``heedful data
+            encode``), a folder or a URL; or the data, as
             ``{"train": rows, "validation": rows, "test": rows}``. Rows are read once, from a list,
             a generator, a pandas DataFrame or a dataset of ``datasets``; docs/data.md describes the
             rows of each task.
@@ -158,13 +160,17 @@ def _checked(
 def _open_or_prepare(
     folder: Path, recipe: Recipe, data_folder: Path | None, start_from: str | Path | None
 ) -> Run:
+    encoded = encoded_facts(data_folder)
     if (folder / "run.json").exists():
         run = open_run(folder)
-        require_same(run, with_measured(recipe, run), data_folder)
+        require_same(run, with_measured(recipe, run), data_folder, encoded)
         run.require_unchanged("data/")
         return run
     _require_free(folder)
     start = None if start_from is None else open_start(start_from, recipe)
+    if encoded is not None and data_folder is not None:
+        use_encoded(folder, recipe, data_folder, start)
+        return open_run(folder)
     return kind_of(recipe).prepare(folder, recipe, data_folder, start)
 
 
@@ -181,7 +187,8 @@ def _made(folder: Path) -> Iterator[None]:
     try:
         yield
     except UserError:
-        if new and not (folder / "run.json").exists():
+        kept = unfinished_folder(folder / "data" / "train").exists()
+        if new and not kept and not (folder / "run.json").exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise
 

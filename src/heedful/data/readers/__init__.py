@@ -8,7 +8,7 @@ from pathlib import Path
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
-from heedful.data.readers.folders import bilingual_files, is_folder
+from heedful.data.readers.folders import bilingual_files, is_folder, is_pattern
 from heedful.data.readers.kinds import Kind, find_kind
 from heedful.data.readers.labelled import read_labelled, read_texts
 from heedful.data.readers.opening import STANDARD_INPUT, Input, open_input
@@ -20,6 +20,7 @@ from heedful.data.readers.tmx import read_tmx
 from heedful.data.readers.xliff import read_xliff
 
 __all__ = [
+    "has_contexts",
     "read_documents",
     "read_labelled",
     "read_line_blocks",
@@ -56,13 +57,14 @@ def read_pairs(
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
     codec_name(encoding)
-    if len(paths) == 1 and is_folder(paths[0]):
-        for path in bilingual_files(paths[0]):
-            yield from read_pairs(
-                [path], source=source, target=target, encoding=encoding, left_out=counts
-            )
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    if any(map(is_pattern, paths)) or (len(paths) == 1 and is_folder(paths[0])):
+        how = {"source": source, "target": target, "encoding": encoding}
+        for together in _together(paths):
+            yield from read_pairs(together, **how, left_out=counts)
         if left_out is None:
-            report_left_out(counts, str(paths[0]))
+            report_left_out(counts, " and ".join(map(str, paths)))
         return
     with ExitStack() as stack:
         files = _open_all(paths, stack)
@@ -79,6 +81,18 @@ def read_pairs(
                 yield from READERS[kind](file, source, target, encoding, counts)
         if left_out is None:
             report_left_out(counts, " and ".join(file.name for file in files))
+
+
+def has_contexts(path: str | Path) -> bool:
+    """Whether the units of a file, or of the files in a folder, may have contexts.
+
+    Raises:
+        UserError: the file is missing or cannot be read.
+    """
+    if is_folder(path):
+        return any(map(has_contexts, bilingual_files(path)))
+    with open_input(path) as file:
+        return find_kind(file.head(), file.name, None) in (Kind.PO, Kind.XLIFF)
 
 
 def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[str]:
@@ -104,6 +118,28 @@ def report_left_out(left_out: Counter[str], where: str) -> None:
     if left_out.total():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
         notice(f"left out of {where}: {reasons}")
+
+
+def _together(paths: Sequence[str | Path]) -> Iterator[tuple[Path, ...]]:
+    """The files of a folder or a pattern, or those of two patterns side by side.
+
+    Raises:
+        UserError: one of two is not a pattern, or they stand for different numbers of files.
+    """
+    if len(paths) == 1:
+        return ((file,) for file in bilingual_files(paths[0]))
+    if len(paths) == 2 and all(map(is_pattern, paths)):
+        first, second = map(bilingual_files, paths)
+        if len(first) == len(second):
+            return zip(first, second, strict=True)
+        raise UserError(
+            f"{paths[0]} stands for {len(first)} files but {paths[1]} for {len(second)}; aligned "
+            "texts need as many files on both sides"
+        )
+    raise UserError(
+        f"{' and '.join(map(str, paths))}: give one folder, one pattern, or two patterns for "
+        "aligned texts"
+    )
 
 
 def _open_all(paths: Sequence[str | Path], stack: ExitStack) -> list[Input]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from heedful.basics.errors import UserError
+from heedful.basics.urls import url_of
+from heedful.data.remote_files import open_remote, read_stream
 
 STANDARD_INPUT = "-"
 CHUNK = 1 << 16
@@ -86,9 +88,13 @@ def open_input(path: str | Path) -> Iterator[Input]:
             # Closing our buffer must not close the process's standard input.
             stack.callback(_let_go, raw)
         else:
-            name = str(path)
+            url = url_of(path)
+            name = str(path) if url is None else url
             try:
-                raw = stack.enter_context(Path(path).open("rb"))
+                if url is not None:
+                    raw = stack.enter_context(read_stream(open_remote(url), url))
+                else:
+                    raw = stack.enter_context(Path(path).open("rb"))
             except OSError as error:
                 raise _cannot_read(name, error) from error
         stream: io.BufferedIOBase = raw

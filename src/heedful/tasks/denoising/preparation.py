@@ -109,8 +109,11 @@ def noisy_batches(run: PairRun, batch_tokens: int) -> StoreBatches[Batch]:
     def resample(columns: Columns, rows: Integers, key: str) -> Columns:
         return corrupted(columns, rows, key, noise)
 
-    store = Store.open(run.train_folder)
-    return StoreBatches(store, batch_tokens, collate, by=["tokens"], resample=resample)
+    store = Store.open(run.train_folder, verified=run.verifies_when_read)
+    window = run.recipe.training.shuffle_window
+    return StoreBatches(
+        store, batch_tokens, collate, by=["tokens"], resample=resample, window=window
+    )
 
 
 def noise_of(recipe: DenoisingRecipe, tokenisers: Tokenisers) -> Noise:

@@ -102,10 +102,10 @@ def train_batches(run: PairRun, training: TrainingSettings) -> TokenBatches:
     Raises:
         UserError: words of the run's vocabulary cannot be segmented anew.
     """
-    setting = training.subword_setting
-    store = Store.open(run.train_folder)
+    setting, window = training.subword_setting, training.shuffle_window
+    store = Store.open(run.train_folder, verified=run.verifies_when_read)
     if setting is None:
-        return TokenBatches(store, training.batch_tokens)
+        return TokenBatches(store, training.batch_tokens, window=window)
     tokenisers, strength = run.tokenisers(), getattr(training, setting)
     source = SubwordSampler(tokenisers.source, strength)
     samplers = {
@@ -120,7 +120,7 @@ def train_batches(run: PairRun, training: TrainingSettings) -> TokenBatches:
             for side, column in columns.items()
         }
 
-    return TokenBatches(store, training.batch_tokens, resample=resample)
+    return TokenBatches(store, training.batch_tokens, resample=resample, window=window)
 
 
 def search_options(evaluation: EvaluationSettings) -> SearchOptions:

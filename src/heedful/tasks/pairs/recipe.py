@@ -122,6 +122,8 @@ class TrainingSettings(LoopSettings):
     """Probability that a merge of BPE is left out in training (Provilkov et al. 2020)."""
     subword_alpha: float | None = Field(None, ge=0)
     """α of the segmentations that are drawn from a unigram vocabulary (Kudo 2018)."""
+    shuffle_window: int | None = Field(None, ge=1)
+    """Pairs that are shuffled together, of whole shards in random order; default: all pairs."""
     guided_alignment: GuidedSettings = GuidedSettings()
     reinforce: ReinforceSettings = ReinforceSettings()
     choose_by: Literal["loss", "bleu", "chrf"] = "bleu"

@@ -13,13 +13,14 @@ import torch
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.basics.notices import notice
+from heedful.basics.worker_processes import Advance
 from heedful.data.documents.formats import detect_format
 from heedful.data.memory import Memory
 from heedful.data.readers.opening import open_input
 from heedful.data.readers.text import codec_name
 from heedful.decoding import SearchOptions
 from heedful.inference.bulk import BulkInput, BulkJob, BulkSummary
-from heedful.inference.bulk_workers import Advance, Answer, Shard
+from heedful.inference.bulk_workers import Answer, Shard
 from heedful.inference.files import LineFormat, line_of, notice_breaks, without_breaks
 from heedful.inference.line_input import is_tsv
 from heedful.inference.line_windows import WINDOW

@@ -1,0 +1,167 @@
+"""Encoded corpora: what ``heedful data encode`` prepares, and how runs use it.
+
+An encoded corpus is a run that was prepared and not trained: vocabulary, held-out examples, encoded
+examples and facts. Another run copies what is small, and links to the encoded examples, in the same
+file system by hard links, otherwise by the place of the store.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.bounded_reading import parse_json, read_json
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, cannot_write, unfinished_folder
+from heedful.basics.urls import url_of
+from heedful.data.remote_files import is_remote_file, list_remote, open_remote, read_stream
+from heedful.data.store_index import INDEX, link_store
+from heedful.runs.manifest import FACTS, MANIFEST, RECIPE, write_facts, write_recipe
+from heedful.runs.opening import open_run
+from heedful.runs.recipe import write_toml
+from heedful.runs.run import Run
+from heedful.runs.settings import Recipe
+from heedful.runs.start import Start
+from heedful.training.resuming import flat
+
+_TRAIN = "data/train"
+_SHARED = ("task", "data", "tasks", "tokeniser", "max_tokens", "masking", "vectors")
+"""The settings that preparation depends on, in recipes of all tasks."""
+_COPIED = ("data", "tokeniser", "start", "memory.jsonl")
+"""The files and folders of a prepared run, besides its recipe and its facts."""
+
+
+def encoded_facts(place: Path | None) -> dict[str, Any] | None:
+    """The facts of the encoded corpus in a folder or at a URL; None if there is none.
+
+    Raises:
+        UserError: the URL cannot be read, or the facts are damaged.
+    """
+    if place is None:
+        return None
+    url = url_of(place)
+    if url is None:
+        is_corpus = (place / FACTS).is_file() and (place / _TRAIN / INDEX).is_file()
+        return read_json(place / FACTS) if is_corpus else None
+    if not is_remote_file(f"{url}/{FACTS}"):
+        return None
+    with read_stream(open_remote(f"{url}/{FACTS}"), url) as stream:
+        facts = parse_json(stream.read(), f"{url}/{FACTS}")
+    return facts if isinstance(facts, dict) else None
+
+
+def use_encoded(folder: Path, recipe: Recipe, place: Path, start: Start | None) -> None:
+    """Prepare a run in ``folder`` with the encoded corpus at ``place``, a folder or a URL.
+
+    Raises:
+        UserError: the corpus was encoded with other settings or for another start, or a file is
+            missing, damaged, or cannot be read or written.
+    """
+    url = url_of(place)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".encoded-") as beside:
+        local = place
+        if url is not None:
+            local = Path(beside)
+            _fetch(url, local)
+        corpus = open_run(local)
+        _require_same(corpus, recipe, start, str(place if url is None else url))
+        corpus.require_unchanged("data/", "tokeniser/")
+        shutil.rmtree(unfinished_folder(folder / _TRAIN), ignore_errors=True)
+        try:
+            for name in _COPIED:
+                _copy(local / name, folder / name)
+            (folder / _TRAIN).mkdir(parents=True, exist_ok=True)
+            if url is not None or not _hard_links(local / _TRAIN, folder / _TRAIN):
+                link_store(folder / _TRAIN, place / _TRAIN)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+    data = {**corpus.facts["data"], "encoded": str(place.resolve() if url is None else url)}
+    write_recipe(folder, write_toml(recipe))
+    write_facts(folder, {**corpus.facts, "data": data})
+
+
+def _require_same(corpus: Run, recipe: Recipe, start: Start | None, where: str) -> None:
+    """Raise UserError unless a recipe would prepare this corpus."""
+    known, wanted = (
+        flat({name: table for name in _SHARED if (table := own.get(name)) is not None})
+        for own in (
+            {**corpus.recipe.model_dump(mode="json")},
+            {**recipe.model_dump(mode="json")},
+        )
+    )
+    for key in sorted(known.keys() | wanted.keys()):
+        if known.get(key) != wanted.get(key):
+            raise UserError(
+                f"{where} was encoded with {key} = {known.get(key)!r}, the recipe has "
+                f"{wanted.get(key)!r}; encode the corpus again (heedful data encode), or change "
+                "the recipe"
+            )
+    first, second = (_teacher(one) for one in (corpus.recipe, recipe))
+    if first != second:
+        raise UserError(
+            f"{where} was encoded {_for(first, 'training.teacher')}, now it is to be used "
+            f"{_for(second, 'training.teacher')}, whose tokeniser may be another; encode the "
+            "corpus again"
+        )
+    started = corpus.facts.get("started_from")
+    if (started or {}).get("weights") != (start.facts if start else {}).get("weights"):
+        begun = None if started is None else started["run"]
+        raise UserError(
+            f"{where} was encoded {_for(begun, '--start-from')}, now it is to be used "
+            f"{_for(start.run.path if start else None, '--start-from')}, whose tokeniser may be "
+            "another; encode the corpus with the same --start-from"
+        )
+
+
+def _teacher(recipe: Recipe) -> str | None:
+    teacher = getattr(recipe.training, "teacher", None)
+    return None if teacher is None else str(teacher.run)
+
+
+def _for(run: object, option: str) -> str:
+    return f"without {option}" if run is None else f"with {option} {run}"
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file or a folder, but no shards."""
+    if source.is_dir():
+        shutil.copytree(
+            source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("train", ".*")
+        )
+    elif source.is_file():
+        shutil.copy2(source, target)
+
+
+def _hard_links(source: Path, target: Path) -> bool:
+    """Link all files of a folder; returns whether that is possible."""
+    for path in sorted(source.iterdir()):
+        linked = target / path.name
+        linked.unlink(missing_ok=True)
+        try:
+            os.link(path, linked)
+        except OSError:  # another file system, or hard links are not supported
+            for made in target.iterdir():
+                made.unlink()
+            return False
+    return True
+
+
+def _fetch(url: str, folder: Path) -> None:
+    """Fetch the files of an encoded corpus but its shards."""
+    shards = f"/{_TRAIN}/"
+    for file in list_remote(url):
+        name = file.removeprefix(url).lstrip("/")
+        wanted = name.startswith(tuple(f"{one}/" for one in _COPIED)) or name in (
+            *_COPIED,
+            FACTS,
+            MANIFEST,
+            RECIPE,
+        )
+        if not wanted or (shards in f"/{name}" and not name.endswith(f"/{INDEX}")):
+            continue
+        with (
+            read_stream(open_remote(file), file) as stream,
+            atomic_file(folder / name) as target,
+        ):
+            shutil.copyfileobj(stream, target)
