@@ -1,4 +1,4 @@
-"""The files for deploying: commands and options that exist, valid YAML, probes that are answered."""
+"""The files for deploying: commands and options that exist, valid YAML, known probes."""
 
 import configparser
 import json
@@ -112,7 +112,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 )
 def test_nginx_accepts_its_configuration(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=x".split()
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x"]
     subprocess.run(
         [*make, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
     )

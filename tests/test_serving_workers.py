@@ -19,9 +19,12 @@ import httpx
 import pytest
 import torch
 
+from heedful.basics.errors import UserError
 from heedful.runs.checkpoints import mapped_weights, open_checkpoint, save_checkpoint
 from heedful.serving.application import make_application
+from heedful.serving.keys import new_key
 from heedful.serving.notifying import notify_ready, notify_reloading
+from heedful.serving.setup import Setup
 from heedful.serving.shared import make_shared
 from heedful.tasks.endpoints import Download, NoRoomError
 from heedful.tasks.pairs.building import load_translator
@@ -214,6 +217,7 @@ def test_a_killed_worker_is_replaced(server: Process, run: Path) -> None:
     assert set(found) <= {*known.items(), *((text, one) for text in TEXTS for one in failed)}
 
 
+@LONG
 def test_a_reload_that_fails_keeps_the_workers(server: Process, run: Path) -> None:
     known, before = right(run), set(server.workers)
     [weights] = run.glob("checkpoints/*/model.safetensors")
@@ -225,8 +229,9 @@ def test_a_reload_that_fails_keeps_the_workers(server: Process, run: Path) -> No
     server.process.send_signal(signal.SIGHUP)
     assert "the present workers go on" in server.message("not reloaded", since)
     assert {text: server.translate(text) for text in TEXTS} == known
-    assert set(server.workers) == before
-    weights.write_bytes(whole)
+    eventually(lambda: set(server.workers) == before)
+    beside.write_bytes(whole)
+    beside.replace(weights)
 
 
 def test_workers_end_when_their_parent_is_killed(server: Process) -> None:
@@ -239,7 +244,8 @@ def test_workers_end_when_their_parent_is_killed(server: Process) -> None:
         one.bind(("127.0.0.1", int(server.address.rstrip("/").rpartition(":")[2])))
 
 
-def test_one_process_reloads_without_closing_connections(run: Path) -> None:
+@LONG
+def test_one_process_reloads_at_sighup_without_closing_connections(run: Path) -> None:
     old = right(run)
     server = Process(run)
     try:
@@ -305,10 +311,46 @@ def test_runs_that_cannot_be_loaded_end_the_command(tmp_path: Path) -> None:
     assert "the folder does not exist" in line
 
 
+def test_models_and_keys_are_loaded_again_in_one_process(run: Path, tmp_path: Path) -> None:
+    old, keys = right(run), tmp_path / "keys"
+    setup = Setup(runs=[run], device="cpu", keys=keys)
+    key = new_key(keys)
+    application = setup.application(setup.load())
+    with running(application) as address, httpx.Client(base_url=address, timeout=60) as client:
+
+        def post(path: str, key: str, **body: object) -> httpx.Response:
+            return client.post(path, json=body, headers={"Authorization": f"Bearer {key}"})
+
+        def translated(key: str) -> dict[str, str]:
+            found = post("/api/translate", key, text=TEXTS, memory=False).json()["translations"]
+            return dict(zip(TEXTS, (one["text"] for one in found), strict=True))
+
+        assert translated(key) == old
+        trace = post("/api/trace", key, source=TEXTS[1]).json()
+        new = retrained(run, 3)
+        keys.unlink()
+        other = new_key(keys)
+        setup.reload(application, 1)()
+        assert post("/api/translate", key, text="a").status_code == 403
+        assert translated(other) == new != old
+        assert post("/api/trace", other, source=TEXTS[1]).json() != trace
+        # A run that cannot be loaded, or that has other languages, changes nothing.
+        recipe = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text("broken")
+        with pytest.raises(UserError):
+            setup.reload(application, 1)
+        (run / "recipe.toml").write_text(recipe)
+        changed = setup.model_copy(update={"languages": [f"{run}=fr:it"]})
+        with pytest.raises(UserError, match="restart"):
+            changed.reload(application, 1)()
+        assert translated(other) == new
+
+
 def test_metrics_of_ended_workers_are_kept_in_one_file() -> None:
     script = """
 import sys
 from heedful.serving.metrics import Metrics
+from heedful.serving.setup import Setup
 from heedful.serving.shared import Shared
 from pathlib import Path
 shared = Shared(Path(sys.argv[1]))
