@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from heedful.basics.errors import UserError
+from heedful.basics.shared_tensors import shared_tensor, sharing_tensors
 from heedful.runs.checkpoints import mapped_weights, open_checkpoint, save_checkpoint
 from heedful.serving.application import make_application
 from heedful.serving.keys import new_key
@@ -449,3 +450,23 @@ def test_systemd_is_notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         notify_reloading()
         assert re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=\d+", one.recv(100))
     notify_ready()  # the socket is gone: nothing happens
+
+
+def test_equal_tensors_are_shared_through_one_file(tmp_path: Path) -> None:
+    tensor = torch.randn(3, 70_000)
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    assert shared_tensor(tensor) is tensor
+    with sharing_tensors(folder):
+        first, second = shared_tensor(tensor), shared_tensor(tensor.clone())
+        narrow = shared_tensor(tensor.bfloat16())
+        assert shared_tensor(tensor[:1, :10]).data_ptr() == tensor.data_ptr()  # small
+        shutil.rmtree(folder)
+        assert shared_tensor(tensor) is tensor  # no room
+    assert torch.equal(first, tensor)
+    assert torch.equal(second, tensor)
+    assert torch.equal(narrow, tensor.bfloat16())
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        inodes = {one.split()[4] for one in maps.read_text().splitlines() if str(folder) in one}
+        assert len(inodes) == 2  # float32 and bfloat16

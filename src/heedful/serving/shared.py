@@ -1,7 +1,8 @@
 """What the workers of a server share: a private folder in memory.
 
-It contains the translated files that wait to be downloaded, the metrics of all workers, and a table
-of the workers with their numbers of connections. The supervisor makes the folder and deletes it.
+It contains the translated files that wait to be downloaded, the metrics of all workers, weights in
+the layout of compiled code, and a table of the workers with their numbers of connections. The
+supervisor makes the folder and deletes it.
 """
 
 import contextlib
@@ -30,6 +31,8 @@ class Shared:
         self.folder = folder
         self.files, self.metrics = folder / "files", folder / "metrics"
         """Folders of translated files and of metrics."""
+        self.weights = folder / "weights"
+        """The folder of weights in the layout of compiled code."""
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -51,10 +54,11 @@ class Shared:
 
     def delete_old_files(self, seconds: float) -> None:
         """Delete translated files that are older."""
-        for path in self.files.iterdir():
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > seconds:
-                    path.unlink()
+        _delete_before(self.files, time.time() - seconds)
+
+    def delete_old_weights(self, when: float) -> None:
+        """Delete the weights that no worker has loaded since a time."""
+        _delete_before(self.weights, when)
 
     def keep_metrics_of(self, process: int) -> None:
         """Add the metrics of a process that has ended to those of all others that have ended.
@@ -106,6 +110,13 @@ class WorkerTable:
         self._map.close()
 
 
+def _delete_before(folder: Path, when: float) -> None:
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < when:
+                path.unlink()
+
+
 def make_shared(rows: int) -> Shared:
     """Make a private folder with a table of so many rows.
 
@@ -116,5 +127,6 @@ def make_shared(rows: int) -> Shared:
     shared = Shared(Path(tempfile.mkdtemp(prefix="heedful-", dir=memory)))
     shared.files.mkdir()
     shared.metrics.mkdir()
+    shared.weights.mkdir()
     (shared.folder / "workers").write_bytes(bytes(rows * _ROW.size))
     return shared

@@ -279,7 +279,9 @@ class Supervisor:
                 notify_reloading()
                 began = time.monotonic()
                 notice(f"reloading: replacing {self.count} workers, one after the other")
+                when = time.time()
                 if await self._replace_all() and not self.stopping:
+                    self.shared.delete_old_weights(when)
                     notice(f"reloaded in {time.monotonic() - began:.1f} s")
                 notify_ready()
 

@@ -7,6 +7,7 @@ the supervisor has ended, and the worker ends within seconds.
 
 import asyncio
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -22,6 +23,7 @@ import torch
 from fastapi import FastAPI
 
 from heedful.basics.errors import UserError
+from heedful.basics.shared_tensors import sharing_tensors
 from heedful.runs.checkpoints import MODEL, mapped_weights
 from heedful.runs.registry import load_file
 from heedful.serving.connections import Connection
@@ -249,8 +251,13 @@ def _work(
         load_file(path)
     use_threads(setup.threads or max(1, torch.get_num_threads() // start["workers"]))
     shared = Shared(Path(start["shared"]))
-    with _quiet(not start["notices"]), mapped_weights() as paths:
+    with (
+        _quiet(not start["notices"]),
+        sharing_tensors(shared.weights),
+        mapped_weights() as paths,
+    ):
         models = setup.load()
+    _return_memory()
     application = setup.application(models, shared)
     ready = {"titles": [one.title for one in models], "weights": _identities(paths)}
     limits = setup.limits
@@ -266,6 +273,12 @@ def _work(
     log_to_standard_error()
     server.run()
     return application
+
+
+def _return_memory() -> None:
+    """Return freed memory to the system: loading a model first fills it with random values."""
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has the function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _identities(paths: list[Path]) -> list[list[int]]:
