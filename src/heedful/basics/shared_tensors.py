@@ -40,7 +40,7 @@ def shared_tensor(tensor: Tensor) -> Tensor:
         return tensor
     tensor = tensor.contiguous()
     content = tensor.view(-1).view(torch.uint8)
-    path = folder / hashlib.blake2b(memoryview(content.numpy()), digest_size=20).hexdigest()
+    path = folder / hashlib.blake2b(content.numpy().data, digest_size=20).hexdigest()
     try:
         with _locked(folder.with_suffix(".lock")):
             if not path.exists():
@@ -56,7 +56,7 @@ def _write(path: Path, content: Tensor) -> None:
     """Write a file and rename it, so that it is never incomplete."""
     beside = path.with_suffix(".part")
     try:
-        beside.write_bytes(memoryview(content.numpy()))
+        beside.write_bytes(content.numpy().data)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

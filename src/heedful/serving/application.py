@@ -60,13 +60,7 @@ def make_application(
     """
     limits = _limits_for(models, limits or Limits())
     metrics, state = Metrics(shared), State()
-    engine = Engine(
-        queue=limits.queue,
-        gather=limits.gather_ms / 1000,
-        job_time=limits.job_time,
-        observe=metrics.observe_slice,
-        on_waiting=metrics.set_waiting,
-    )
+    engine = _engine(limits, metrics)
     handler = RequestHandler(
         ServedModels(models),
         engine,
@@ -95,6 +89,22 @@ def make_application(
         keys=keys,
         log_requests=log_requests,
     )
+    _add_origins(app, origins)
+    return app
+
+
+def _engine(limits: Limits, metrics: Metrics) -> Engine:
+    return Engine(
+        queue=limits.queue,
+        gather=limits.gather_ms / 1000,
+        job_time=limits.job_time,
+        observe=metrics.observe_slice,
+        on_waiting=metrics.set_waiting,
+    )
+
+
+def _add_origins(app: FastAPI, origins: Collection[str]) -> None:
+    """Allow the pages of other sites to read responses."""
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -102,7 +112,6 @@ def make_application(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return app
 
 
 def _limits_for(models: Sequence[Served], limits: Limits) -> Limits:
