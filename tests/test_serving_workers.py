@@ -25,6 +25,7 @@ from heedful.runs.checkpoints import mapped_weights, open_checkpoint, save_check
 from heedful.serving.application import make_application
 from heedful.serving.keys import new_key
 from heedful.serving.notifying import notify_ready, notify_reloading
+from heedful.serving.port import open_port
 from heedful.serving.setup import Setup
 from heedful.serving.shared import make_shared
 from heedful.tasks.endpoints import Download, NoRoomError
@@ -241,8 +242,7 @@ def test_workers_end_when_their_parent_is_killed(server: Process) -> None:
     began = time.monotonic()
     eventually(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers))
     assert time.monotonic() - began < 30
-    with socket.socket() as one:  # the port is free
-        one.bind(("127.0.0.1", int(server.address.rstrip("/").rpartition(":")[2])))
+    open_port("127.0.0.1", int(server.address.rstrip("/").rpartition(":")[2])).close()
 
 
 @LONG
@@ -351,7 +351,6 @@ def test_metrics_of_ended_workers_are_kept_in_one_file() -> None:
     script = """
 import sys
 from heedful.serving.metrics import Metrics
-from heedful.serving.setup import Setup
 from heedful.serving.shared import Shared
 from pathlib import Path
 shared = Shared(Path(sys.argv[1]))
