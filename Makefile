@@ -24,9 +24,10 @@ SHARE ?= 1/1
 combinations: .venv/installed-test
 	OMP_NUM_THREADS=1 HEEDFUL_COMBINATIONS=$(SHARE) $(BIN)/python -m pytest -q -n auto tests/test_attention_combinations.py
 
-# make processes: bulk jobs and trainings whose processes are killed, interrupted and resumed (minutes).
+# make processes: bulk jobs, trainings and servers whose processes are killed, interrupted and resumed (minutes).
 processes: .venv/installed-test
-	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto tests/test_bulk.py tests/test_processes_failing.py
+	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto --dist loadfile tests/test_bulk.py tests/test_processes_failing.py \
+		tests/test_serving_workers.py
 
 # make notebooks: the view of a trace in JupyterLab and marimo, which are installed into .venv.
 notebooks: .venv/installed-test

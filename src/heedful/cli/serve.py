@@ -1,8 +1,11 @@
 """``heedful serve``: the HTTP server and its page."""
 
+import sys
+import webbrowser
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,11 +18,15 @@ from heedful.tasks.options import (
     Quantization,
     SearchPrecision,
     Threads,
+    check_threads,
     use_threads,
 )
 
 if TYPE_CHECKING:
+    import socket
+
     from heedful.serving.limits import Limits
+    from heedful.serving.setup import Setup
 
 
 def _new_key(path: Path | None) -> None:
@@ -48,6 +55,8 @@ class Serve:
         heedful serve runs/mood runs/gpt
 
         heedful serve runs/en-de runs/en-fr --host 0.0.0.0 --port 8080 --keys keys.txt
+
+        heedful serve runs/en-de --workers 4 --threads 8
 
         heedful serve --new-key keys.txt
     """
@@ -182,53 +191,111 @@ class Serve:
     precision: SearchPrecision = "float32"
     engine: Engine = "torch"
     quantization: Quantization = None
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Processes that serve the port; --threads is divided among them.",
+        ),
+    ] = 1
 
 
 def _run(options: Serve) -> None:
     """Run the command."""
-    from heedful.serving.admission import host_names, is_loopback
-    from heedful.serving.keys import Keys
-    from heedful.serving.server import end_command, open_port, run_server
+    from heedful.serving.port import open_port
 
-    host, port, origins = options.host, options.port, options.cors or []
+    setup = _setup(options)
+    # Open the port before loading the models, so that a port in use fails at once.
+    with open_port(options.host, options.port) as listening:
+        if options.workers == 1:
+            _serve(options, setup, listening)
+        else:
+            _serve_with_workers(options, setup, listening)
+
+
+def _setup(options: Serve) -> "Setup":
+    """What to serve.
+
+    Raises:
+        UserError: an option is invalid, or the file of keys cannot be read.
+    """
+    from heedful.serving.admission import host_names, is_loopback
+    from heedful.serving.setup import Setup
+
+    host, origins = options.host, options.cors or []
     hosts, addresses = host_names(host, options.allow_host or [])
-    keys = None if options.keys is None else Keys.read(options.keys)
-    if keys is None and not is_loopback(host):
+    if options.keys is not None:
+        from heedful.serving.keys import Keys
+
+        Keys.read(options.keys)
+    elif not is_loopback(host):
         notice(
-            f"--host {host} without --keys: anyone who can reach port {port} can use the server; "
-            "heedful serve --new-key FILE creates a key"
+            f"--host {host} without --keys: anyone who can reach port {options.port} can use the "
+            "server; heedful serve --new-key FILE creates a key"
         )
     for origin in origins:
         if origin != "*" and not origin.startswith(("http://", "https://")):
             raise UserError(f"--cors {origin}: an origin is like https://example.org, or *")
-    use_threads(options.threads)
-    # Open the port before loading the models, so that a port in use fails at once.
-    with open_port(host, port) as listening:
-        from heedful.serving import make_application
-        from heedful.serving.loading import load_all
+    return Setup(
+        runs=options.runs,
+        languages=options.languages or [],
+        keys=options.keys,
+        origins=origins,
+        hosts=sorted(hosts),
+        addresses=addresses,
+        split_sentences=options.split_sentences,
+        examples=is_loopback(host) if options.examples is None else options.examples,
+        log_requests=options.log_requests,
+        log_texts=options.log_texts,
+        engine={"engine": options.engine, "quantization": options.quantization},
+        device=options.device,
+        precision=options.precision,
+        limits=_limits(options),
+    )
 
-        models = load_all(
-            options.runs,
-            options.languages or [],
-            {"engine": options.engine, "quantization": options.quantization},
-            examples=is_loopback(host) if options.examples is None else options.examples,
-            device=options.device,
-            precision=options.precision,
-        )
-        application = make_application(
-            models,
-            limits=_limits(options),
-            keys=keys,
-            origins=origins,
-            hosts=hosts,
-            addresses=addresses,
-            log_requests=options.log_requests or options.log_texts,
-            log_texts=options.log_texts,
-            split_sentences=options.split_sentences,
-        )
-        what = ", ".join(one.title for one in models)
-        run_server(application, listening=listening, open_page=options.open_page, what=what)
+
+def _serve(options: Serve, setup: "Setup", listening: "socket.socket") -> None:
+    """Serve in this process."""
+    use_threads(options.threads)
+    import torch
+
+    from heedful.serving.server import end_command, run_server
+
+    models = setup.load()
+    application = setup.application(models)
+    run_server(
+        application,
+        listening=listening,
+        open_page=options.open_page,
+        what=", ".join(one.title for one in models),
+        reload=partial(setup.reload, application, torch.get_num_threads()),
+    )
     end_command(application)
+
+
+def _serve_with_workers(options: Serve, setup: "Setup", listening: "socket.socket") -> None:
+    """Serve in worker processes; this process imports no PyTorch."""
+    from heedful.serving.port import address_of
+    from heedful.serving.supervisor import run_workers
+
+    address = address_of(listening)
+    changed: dict[str, Any] = {}
+    if options.threads is not None:
+        check_threads(options.threads)
+        changed["threads"] = max(1, options.threads // options.workers)
+    if "heedful.runs.registry" in sys.modules:  # --plugin has imported it
+        from heedful.runs.registry import loaded_files
+
+        changed["plugins"] = loaded_files()
+
+    def announce(titles: list[str]) -> None:
+        what = f"{', '.join(titles)} with {options.workers} workers"
+        notice(f"serving {what} at {address} (Ctrl-C stops)")
+        if options.open_page:
+            webbrowser.open(address)
+
+    run_workers(setup.model_copy(update=changed), listening, options.workers, announce)
 
 
 def _limits(options: Serve) -> "Limits":

@@ -170,7 +170,8 @@ def _trace_with_faithfulness(model: "Served", text: str, target: str | None) -> 
 
 def _serve(opened: _Opened, options: View) -> None:
     from heedful.serving import LOOPBACK, make_application, run_server
-    from heedful.serving.server import address_of, end_command, open_port
+    from heedful.serving.port import address_of, open_port
+    from heedful.serving.server import end_command
 
     models, traces = opened
     text, target = options.text, options.target

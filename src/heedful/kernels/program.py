@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.basics.shared_tensors import shared_tensor
 from heedful.kernels.cached_attention import HeadsInC, StepsInC
 from heedful.kernels.compiling import SOURCES, compiled_library, raise_failed
 
@@ -291,7 +292,7 @@ class Program:
                 panels = panels.unflatten(2, (2, -1)).transpose(2, 3)
         bias = torch.zeros(len(padded))
         bias[:outputs] = torch.cat([_bias_of(part.bias, part.weight[:, 0]) for part in parts])
-        self._tensors += [panels.contiguous(), bias]
+        self._tensors += [shared_tensor(panels.contiguous()), bias]
         operation = self._add(_LINEAR_BFLOAT16 if half else _LINEAR, start, to, 0, inputs, outputs)
         where = self._tensors[-2].data_ptr()
         operation.weight, operation.narrow = (None, where) if half else (where, None)
@@ -308,7 +309,7 @@ class Program:
         padded = whole.new_zeros(self._padded(outputs), -(-inputs // 4) * 4)
         padded[:outputs, :inputs] = whole
         fours = padded.view(-1, self._columns, padded.shape[1] // 4, 4)
-        kept = [fours.transpose(1, 2).contiguous(), padded.sum(1, dtype=torch.int32)]
+        kept = [shared_tensor(fours.transpose(1, 2).contiguous()), padded.sum(1, dtype=torch.int32)]
         columns = scales.new_zeros(2, len(padded))
         columns[0, :outputs] = scales
         columns[1, :outputs] = torch.cat([_bias_of(part.bias, part.scales) for part in parts])

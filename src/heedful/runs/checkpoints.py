@@ -7,7 +7,9 @@ is detected. With FSDP2, each process writes its part of the optimiser's state t
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +34,7 @@ _WITHOUT_SEAL = frozenset(
     {"step", "best_step", "validation", "progress", "scaler", "average_of", "hashes"}
 )
 """Fields of ``state.json`` in versions that did not store its own hash."""
+_mapped: ContextVar[list[Path] | None] = ContextVar("mapped", default=None)
 
 
 class Checkpoint(NamedTuple):
@@ -119,9 +122,31 @@ def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor], where: Path
     """
     require_shapes(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, where)
     own = model.state_dict(keep_vars=True)
+    mapped = _mapped.get()
+    if mapped is not None:
+        mapped.append(where)
     with torch.no_grad():
         for name, tensor in tensors.items():
-            copy_whole(own[name], tensor)
+            kept = own[name]
+            if mapped is not None and (kept.dtype, kept.device) == (tensor.dtype, tensor.device):
+                kept.data = tensor
+            else:
+                copy_whole(kept, tensor)
+
+
+@contextmanager
+def mapped_weights() -> Iterator[list[Path]]:
+    """Models that are loaded in this block use the memory-mapped files of their weights.
+
+    Processes that load the same checkpoint then share one copy of its weights in memory, as long as
+    none changes them. Yields a list to which the paths of all loaded checkpoints are added.
+    """
+    paths: list[Path] = []
+    token = _mapped.set(paths)
+    try:
+        yield paths
+    finally:
+        _mapped.reset(token)
 
 
 def require_finite(tensors: Mapping[str, Tensor], where: Path) -> None:

@@ -25,6 +25,7 @@ from heedful.serving.middleware import Middleware, State
 from heedful.serving.openapi import response_schemas
 from heedful.serving.page import add_page
 from heedful.serving.served import Served, ServedModels
+from heedful.serving.shared import Shared
 
 
 def make_application(
@@ -39,6 +40,7 @@ def make_application(
     log_requests: bool = False,
     log_texts: bool = False,
     split_sentences: bool = True,
+    shared: Shared | None = None,
 ) -> FastAPI:
     """Make the ASGI application for `heedful.serving.server.run_server` or another ASGI server.
 
@@ -54,22 +56,25 @@ def make_application(
         log_texts: whether to log texts.
         split_sentences: whether to split lines into sentences and translate each; requests to
             ``/api/…`` can override it.
+        shared: what this process shares with other workers that serve the same port.
     """
     limits = _limits_for(models, limits or Limits())
-    metrics, state = Metrics(), State()
-    engine = Engine(
-        queue=limits.queue,
-        gather=limits.gather_ms / 1000,
-        job_time=limits.job_time,
-        observe=metrics.observe_slice,
-    )
-    metrics.add_waiting_gauge(lambda: engine.waiting)
+    metrics, state = Metrics(shared), State()
+    engine = _engine(limits, metrics)
     handler = RequestHandler(
-        ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences
+        ServedModels(models),
+        engine,
+        limits,
+        metrics,
+        keys,
+        log_texts,
+        split_sentences,
+        None if shared is None else shared.files,
     )
 
     app = _make_app(engine)
     app.state.serving, app.state.limits, app.state.engine = state, limits, engine
+    app.state.models, app.state.keys = handler.models, keys
     inspected = inspections.routes(handler), traced.routes(handler, traces or {})
     for router in (endpoints.contracts(handler), *inspected, endpoints.routes(handler)):
         app.include_router(router)
@@ -84,6 +89,22 @@ def make_application(
         keys=keys,
         log_requests=log_requests,
     )
+    _add_origins(app, origins)
+    return app
+
+
+def _engine(limits: Limits, metrics: Metrics) -> Engine:
+    return Engine(
+        queue=limits.queue,
+        gather=limits.gather_ms / 1000,
+        job_time=limits.job_time,
+        observe=metrics.observe_slice,
+        on_waiting=metrics.set_waiting,
+    )
+
+
+def _add_origins(app: FastAPI, origins: Collection[str]) -> None:
+    """Allow the pages of other sites to read responses."""
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -91,7 +112,6 @@ def make_application(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return app
 
 
 def _limits_for(models: Sequence[Served], limits: Limits) -> Limits:
@@ -123,7 +143,7 @@ def _make_app(engine: Engine) -> FastAPI:
 
 
 def _add_status(app: FastAPI, handler: RequestHandler) -> None:
-    """Add ``/health`` and ``/metrics``."""
+    """Add ``/health``, ``/ready`` and ``/metrics``."""
 
     @app.get("/health", responses=response_schemas(dict[str, str]))
     async def health() -> Response:
@@ -131,6 +151,13 @@ def _add_status(app: FastAPI, handler: RequestHandler) -> None:
         if not handler.engine.alive:
             return error_response(503, "the engine is not running")
         return JSONResponse({"status": "ok"})
+
+    @app.get("/ready", responses=response_schemas(dict[str, str]))
+    async def ready() -> Response:
+        """Whether the models are loaded and requests are accepted."""
+        if not handler.engine.alive:
+            return error_response(503, "the engine is not running")
+        return JSONResponse({"status": "ready"})
 
     @app.get("/metrics", include_in_schema=False)
     async def figures(request: Request) -> Response:

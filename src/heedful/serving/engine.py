@@ -55,6 +55,7 @@ class Engine:
         gather: seconds that the first waiting request waits for others to share its batch.
         job_time: seconds after which a job ends if other work waits.
         observe: called for each slice of work, in the engine's thread.
+        on_waiting: called with the number of waiting and running requests when it changes.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Engine:
         gather: float = 0.005,
         job_time: float = 10.0,
         observe: Observe | None = None,
+        on_waiting: Callable[[int], None] = lambda count: None,
     ) -> None:
         self.queue, self.gather, self.job_time = queue, gather, job_time
         self._observe = observe or (lambda items, tokens, seconds: None)
+        self._on_waiting = on_waiting
         self._scheduler = Scheduler()
         self._lock = threading.Lock()
         self._pending: dict[Future[Any], Texts | Job] = {}  # not yet answered
@@ -154,6 +157,7 @@ class Engine:
                 seconds = math.ceil(self._refused * self._pace)
                 raise QueueFullError(max(1, min(seconds, _LONGEST_RETRY)))
             self._pending[work.future] = work
+            self._on_waiting(len(self._pending))
         work.future.add_done_callback(self._on_done)
         if isinstance(work, Texts) and sum(map(len, work.texts)) > _LONG:
             self._splitter.submit(self._split, work)
@@ -168,6 +172,7 @@ class Engine:
     def _on_done(self, future: "Future[Any]") -> None:
         with self._lock:
             del self._pending[future]
+            self._on_waiting(len(self._pending))
             self._finished += 1
             self._refused = max(0, self._refused - 1)
 

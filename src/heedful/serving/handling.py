@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -34,6 +35,7 @@ class RequestHandler:
         keys: API keys that are accepted; no key is required if None.
         log_texts: whether texts are logged.
         split_sentences: whether lines are split into sentences, unless the request overrides it.
+        shared_files: the folder of translated files, if several processes serve the same port.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class RequestHandler:
         keys: Keys | None = None,
         log_texts: bool = False,
         split_sentences: bool = True,
+        shared_files: Path | None = None,
     ) -> None:
+        self.shared_files = shared_files
         self.split_sentences = split_sentences
         self.models, self.engine, self.limits = models, engine, limits
         self.metrics, self.keys, self.log_texts = metrics, keys, log_texts

@@ -125,12 +125,17 @@ class _Equations:
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
         self._kept: OrderedDict[tuple[TraceKey, str], Equation] = OrderedDict()
+        self._models = handler.models.models  # whose equations are kept
 
     def row(self, key: TraceKey, body: Any) -> Callable[[], bytes]:
         """A job that returns one row as JSON."""
         trace, name = _tracer(self._handler, key), (key, body.module)
+        models = self._handler.models.models
 
         def make() -> bytes:
+            if models is not self._models:
+                self._models = models
+                self._kept.clear()
             found = self._kept.get(name) or equation_of(body.module, trace)
             self._keep(name, found)
             return json_bytes(equation_json(found, body.head, body.row))

@@ -50,6 +50,10 @@ class Keys:
             raise UserError(f"{path} has no key; create one with heedful serve --new-key {path}")
         return cls(entries)
 
+    def replace(self, other: "Keys") -> None:
+        """Accept the keys of another file, or of the same file after it was changed."""
+        self._entries = other._entries
+
     def is_valid(self, key: object) -> bool:
         """Whether a key is valid. The time this takes does not depend on the key."""
         encoded = key.encode("utf-8", "replace") if isinstance(key, str) else b""

@@ -32,6 +32,9 @@ class State:
     def __init__(self) -> None:
         self.stopping = False
         """Whether new requests are refused, because the server is stopping."""
+        self.draining = False
+        """Whether connections are closed after their next response, because another worker takes
+        over."""
         self.active = 0
         """The number of requests that are not yet answered."""
 
@@ -70,7 +73,7 @@ class Middleware:
             await self.app(scope, receive, send)
             return
         began = time.monotonic()
-        recorded, headers = _RecordingSend(send), Headers(scope=scope)
+        recorded, headers = _RecordingSend(send, self.state), Headers(scope=scope)
         has_key = self.keys is not None and self.keys.is_valid(key_outside_body(scope))
         body = Body(receive, headers, self.limits, None if has_key else self._body_budget)
         self.state.active += 1
@@ -117,8 +120,8 @@ class Middleware:
 class _RecordingSend:
     """Adds the common headers to a response and records its status."""
 
-    def __init__(self, send: Send) -> None:
-        self.send = send
+    def __init__(self, send: Send, state: State) -> None:
+        self.send, self.state = send, state
         self.started = False
         self.status = 500
 
@@ -129,6 +132,8 @@ class _RecordingSend:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
+            if self.state.draining:
+                headers["Connection"] = "close"
         await self.send(message)
 
 

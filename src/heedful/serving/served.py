@@ -101,15 +101,27 @@ class ServedModels:
     """
 
     def __init__(self, models: Sequence[Served]) -> None:
-        self.models = list(models)
-        self._by_name = {model.name: model for model in models}
-        if len(self._by_name) < len(models):
+        self._set(models)
+
+    def replace(self, models: Sequence[Served]) -> None:
+        """Serve other weights of the same runs; requests that are running keep theirs.
+
+        Raises:
+            UserError: a task or a language has changed.
+        """
+        if [_kind(one) for one in models] != [_kind(one) for one in self.models]:
+            raise UserError("the runs have other tasks or languages than before: restart heedful")
+        self._set(models)
+
+    def _set(self, models: Sequence[Served]) -> None:
+        if len({model.name for model in models}) < len(models):
             raise UserError("two models have the same name")
-        self.pairs: dict[tuple[str, str], Served] = {}
+        pairs: dict[tuple[str, str], Served] = {}
         for model in models:
             model.spec.set_evaluation_mode(model.predictor)
             if model.source is not None and model.target is not None:
-                self.pairs.setdefault((model.source, model.target), model)
+                pairs.setdefault((model.source, model.target), model)
+        self.models, self.pairs = list(models), pairs
         self.codes = list(dict.fromkeys(code for pair in self.pairs for code in pair))
         """Codes of all languages, in the order of the models."""
 
@@ -233,6 +245,10 @@ class ServedModels:
         """
         usual = self.listed("models")
         return usual[0] if name is None and len(usual) == 1 else self.choose(name)
+
+
+def _kind(model: Served) -> tuple[str, str, str | None, str | None]:
+    return model.name, model.spec.name, model.source, model.target
 
 
 def unique_names(paths: Iterable[Path]) -> list[str]:

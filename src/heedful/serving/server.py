@@ -1,13 +1,14 @@
 """Running the application: the port, signals, graceful shutdown."""
 
 import asyncio
-import errno
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Callable
 from types import FrameType
 from urllib.parse import quote
 
@@ -17,45 +18,15 @@ from fastapi import FastAPI
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.serving.connections import connection_class
+from heedful.serving.errors import log_failure
+from heedful.serving.notifying import notify_ready, notify_reloading, notify_stopping
+from heedful.serving.port import address_of, open_port
+
+Reload = Callable[[], Callable[[], None]]
+"""Loads models again, in a thread; returns a function that serves them, for the event loop."""
 
 # Headers are long if a request has all its fields in the query string.
 _LONGEST_HEAD = 256 << 10
-
-
-def open_port(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 for any free port.
-
-    Raises:
-        UserError: the port is in use or not allowed, or the host is not an address of this machine.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        raise UserError(f"--host {host}: no such address; use 127.0.0.1 or 0.0.0.0") from error
-    family, kind, protocol, _, address = found[0]
-    one = socket.socket(family, kind, protocol)
-    try:
-        if sys.platform != "win32":  # on Windows, two servers could then share the port
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.bind(address)
-        one.listen(2048)
-    except OSError as error:
-        one.close()
-        if error.errno == errno.EADDRINUSE:
-            message = f"port {port} is in use; choose another with --port"
-        elif error.errno == errno.EACCES:
-            message = f"port {port} is not allowed; choose one above 1023 with --port"
-        else:
-            message = f"cannot listen at {host}, port {port}: {error.strerror}"
-        raise UserError(message) from error
-    return one
-
-
-def address_of(one: socket.socket) -> str:
-    """The URL of a listening socket, ending in ``/``."""
-    host, port = one.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
 
 
 def run_server(
@@ -67,6 +38,7 @@ def run_server(
     open_page: bool = False,
     what: str = "",
     text: str | None = None,
+    reload: Reload | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; running requests are finished before it stops.
 
@@ -78,18 +50,19 @@ def run_server(
         open_page: whether to open the page in a browser.
         what: the names of the models, for the start message.
         text: the initial text on the page.
+        reload: called in a thread at SIGHUP; returns a function that is called in the event loop.
 
     Raises:
         UserError: the port is in use.
     """
     one = listening or open_port(host, port)
-    _log_to_standard_error()
+    log_to_standard_error()
     address = address_of(one)
     notice(f"serving {what + ' ' if what else ''}at {address} (Ctrl-C stops)")
     if open_page:
         place = "" if text is None else "#text=" + quote(text)
         threading.Timer(0.5, webbrowser.open, [address + place]).start()
-    Server(application).run([one])
+    Server(application, reload).run([one])
 
 
 def end_command(application: FastAPI) -> None:
@@ -108,9 +81,10 @@ class Server(uvicorn.Server):
 
     Args:
         application: from `heedful.serving.make_application`.
+        reload: see `run_server`.
     """
 
-    def __init__(self, application: FastAPI) -> None:
+    def __init__(self, application: FastAPI, reload: Reload | None = None) -> None:
         config = uvicorn.Config(
             application,
             log_config=None,
@@ -125,22 +99,54 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._state = application.state.serving
         self._grace: float = application.state.limits.grace
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop, once it runs."""
         self._ending: asyncio.Task[None] | None = None
+        self._reload = reload
+        self._reloading: asyncio.Task[None] | None = None
+        self._hangup = Hangup()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Store the event loop for the signal handler."""
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        if self._reload is not None and self._hangup.wanted:
+            self.loop.add_signal_handler(signal.SIGHUP, self._handle_hangup)
+        notify_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin a graceful shutdown at the first signal; stop at once at the second."""
-        if self._loop is None or self._state.stopping:
+        if self.loop is None or self._state.stopping:
             self.config.timeout_graceful_shutdown = 0
             self.should_exit = True
             return
         self._state.stopping = True
-        self._loop.call_soon_threadsafe(self._begin_shutdown)
+        notify_stopping()
+        self.loop.call_soon_threadsafe(self._begin_shutdown)
+
+    def _handle_hangup(self) -> None:
+        """Load the models again, or stop if the terminal of this process was closed."""
+        if self._hangup.terminal_closed:
+            self.handle_exit(signal.SIGHUP, None)
+        elif self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.ensure_future(self._load_again())
+        else:
+            notice("already reloading; send the signal again when it has finished")
+
+    async def _load_again(self) -> None:
+        assert self._reload is not None
+        notify_reloading()
+        notice("reloading; requests go on with the present models until the new ones are loaded")
+        try:
+            (await asyncio.to_thread(self._reload))()
+        except UserError as error:
+            notice(f"not reloaded, the present models go on: {error}")
+        except Exception as error:  # noqa: BLE001 - the server must go on
+            log_failure("reloading", error)
+            notice("not reloaded, the present models go on")
+        else:
+            notice("reloaded")
+        notify_ready()
 
     def _begin_shutdown(self) -> None:
         if self._state.active:
@@ -157,7 +163,29 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _log_to_standard_error() -> None:
+class Hangup:
+    """What SIGHUP means to a server: load the models again, or its terminal was closed."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the signal exists and is not ignored, as with ``nohup``."""
+        return (
+            threading.current_thread() is threading.main_thread()
+            and hasattr(signal, "SIGHUP")
+            and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        )
+
+    @property
+    def terminal_closed(self) -> bool:
+        """Whether standard error was a terminal, and the terminal was closed."""
+        return self._terminal and not sys.stderr.isatty()
+
+
+def log_to_standard_error() -> None:
+    """Log the requests and the failures of the server to standard error."""
     levels = {
         "heedful.serving": logging.INFO,
         "uvicorn.error": logging.ERROR,

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
@@ -289,6 +290,11 @@ class Server(Protocol):
     @property
     def limits(self) -> Limits:
         """The limits of a request."""
+        ...
+
+    @property
+    def shared_files(self) -> Path | None:
+        """The folder of translated files, if several processes serve the same port."""
         ...
 
     @property

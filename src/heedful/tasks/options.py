@@ -134,10 +134,19 @@ def use_threads(threads: int | None) -> None:
     """
     if threads is None:
         return
+    check_threads(threads)
+    from heedful.basics.thread_contention import set_threads
+
+    set_threads(threads)
+
+
+def check_threads(threads: int) -> None:
+    """Check a number of threads.
+
+    Raises:
+        UserError: the number is out of range.
+    """
     if threads < 1:
         raise UserError(f"--threads {threads}: the minimum is 1")
     if threads > MOST_THREADS:
         raise UserError(f"--threads {threads}: the maximum is {MOST_THREADS:,}")
-    from heedful.basics.thread_contention import set_threads
-
-    set_threads(threads)

@@ -19,7 +19,7 @@ from heedful.data.documents.formats import (
 from heedful.data.documents.plain import PlainDocument
 from heedful.data.readers.opening import CHUNK, GZIP_MAGIC, XZ_MAGIC
 from heedful.tasks.endpoints import Download, Route, SearchAll, Server, Upload
-from heedful.tasks.translation.kept_files import KeptFiles
+from heedful.tasks.translation.kept_files import kept_files
 from heedful.tasks.translation.served_texts import AUTO, Detected, ServedTexts
 from heedful.tasks.translation.upload_limits import check_upload
 
@@ -77,7 +77,7 @@ class FileRoutes:
     def __init__(self, server: Server, texts: ServedTexts) -> None:
         self._server, self._texts = server, texts
         self._opening = asyncio.Lock()
-        self._kept = KeptFiles(server.limits.files, server.limits.file_time)
+        self._kept = kept_files(server.limits.files, server.limits.file_time, server.shared_files)
 
     @property
     def routes(self) -> list[Route]:
