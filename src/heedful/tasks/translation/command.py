@@ -93,9 +93,10 @@ def _translate_folder(
         return True
 
     columns = columns_of(options.source_column, options.target_column)
-    given = (search, options.no_memory, options.checkpoint)
-    more = [one for one in (options.keep_unknown, columns) if one]
-    key = translator_key(options.run, (*given, *more))
+    how = (options.engine, options.quantization, sorted(translator.computing.items()))
+    given = (search, options.no_memory, options.keep_unknown, columns, *how)
+    runs = [options.run, *(options.ensemble or [])]
+    key = translator_key(runs, options.checkpoint, given)
     counts = translate_folder(Path(options.file), options.output, key, translate)
     files = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
     print(f"{options.output}: {files or 'no files'}")
