@@ -5,10 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
+from heedful.basics.bounded_reading import read_json
 from heedful.cli.main import main
-from heedful.runs.checkpoints import MODEL
+from heedful.runs.checkpoints import MODEL, STATE, TRAINING, read_tensors, save_checkpoint
 from heedful.tasks.pairs.run import open_pair_run
 from heedful.tasks.translation.folders import translator_key
 from serving_help import small_run
@@ -102,8 +103,12 @@ def test_other_weights_or_another_ensemble_translate_all_again(
     before = [translator_key(one, None, ()) for one in runs]
     assert [translator_key(one, None, ()) for one in runs] == before
     assert translator_key([run], None, ()) == before[0] != before[1]
-    path = open_pair_run(own).chosen(None).path / MODEL
-    save_file({name: 1.5 * one for name, one in load_file(path).items()}, path)
+    checkpoint = open_pair_run(own).chosen(None)
+    weights = {name: 1.5 * one for name, one in load_file(checkpoint.path / MODEL).items()}
+    shutil.copytree(checkpoint.path, own / "before")
+    shutil.rmtree(checkpoint.path)  # and train again, with the same facts
+    state = read_json(own / "before" / STATE)
+    save_checkpoint(checkpoint.path, weights, read_tensors(own / "before" / TRAINING), state)
     after = [translator_key(one, None, ()) for one in runs]
     assert not {*before} & {*after}
     assert translator_key([run, own], None, ()) != after[1]

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
 
-_MOST_DEATHS = 3
+MOST_DEATHS = 3
 """Number of workers that one shard may kill before the job ends."""
 _SECONDS_TO_END = 5
 _LINES = "lines"
@@ -52,6 +52,21 @@ Answer = Callable[[Shard, Advance], tuple[list[str], Counter[str]]]
 be reported."""
 Opens = Callable[[], Answer]
 """Loads what a worker needs. It is pickled, and called once in each worker."""
+
+
+class RunsShards(Protocol):
+    """Answers all shards, as :func:`run_shards` does."""
+
+    def __call__(
+        self,
+        shards: Iterator[Shard],
+        opens: Opens,
+        count: int,
+        /,
+        *,
+        advance: Advance,
+        finished: Callable[[Shard], None],
+    ) -> None: ...
 
 
 def run_shards(
@@ -222,9 +237,9 @@ class _Pool:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         where = "while it was loading" if shard is None else f"at {shard.where}"
         self.deaths[None if shard is None else shard.path] += 1
-        if self.deaths[None if shard is None else shard.path] >= _MOST_DEATHS:
+        if self.deaths[None if shard is None else shard.path] >= MOST_DEATHS:
             raise UserError(
-                f"a worker {how} {where}, for the {_MOST_DEATHS}rd time; if memory is short, use "
+                f"a worker {how} {where}, for the {MOST_DEATHS}rd time; if memory is short, use "
                 "fewer workers; rerun the same command to resume"
             )
         notice(f"a worker {how} {where}; another worker takes its place")

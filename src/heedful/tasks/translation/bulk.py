@@ -18,6 +18,7 @@ from heedful.data.readers.opening import open_input
 from heedful.data.readers.text import codec_name
 from heedful.decoding import SearchOptions
 from heedful.inference.bulk import BulkInput, BulkJob, BulkSummary
+from heedful.inference.bulk_ray import RayShards
 from heedful.inference.bulk_workers import Advance, Answer, Shard
 from heedful.inference.files import LineFormat, line_of, notice_breaks, without_breaks
 from heedful.inference.line_input import is_tsv
@@ -64,9 +65,13 @@ def run_bulk(
     )
     threads = options.threads or max(1, torch.get_num_threads() // workers)
     opens = _Opens(options, loads, given, threads, tuple(loaded_files()))
-    max_length = translator.max_length
+    max_length, on_card = translator.max_length, translator.computing["device"] == "cuda"
     del translator, memory  # each worker loads its own
-    summary = job.run(opens, workers, "translating")
+    if options.ray is None:
+        summary = job.run(opens, workers, "translating")
+    else:
+        runs = RayShards(options.ray, threads, int(on_card))
+        summary = job.run(opens, workers, "translating", runs=runs)
     _report(options, output, summary, workers, max_length)
     return summary
 

@@ -41,8 +41,9 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
 
         run_bulk(options, loads, given)
         return
-    if options.workers is not None or options.shard_lines is not None:
-        raise UserError("--workers and --shard-lines need --bulk; add it, or leave them out")
+    for_bulk = (options.workers, options.shard_lines, options.ray)
+    if any(one is not None for one in for_bulk):
+        raise UserError("--workers, --shard-lines and --ray need --bulk; add it")
     line_format = LineFormat(json=options.json or (options.nbest or 1) > 1, scores=options.scores)
     if line_format.json and options.scores:
         raise UserError("JSON output includes the score; leave out --scores")
