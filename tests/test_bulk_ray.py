@@ -38,7 +38,8 @@ def test_without_ray_the_message_names_the_extra(
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'heedful\[ray\]'"):
         job(tmp_path).run(opens, 1, "test", runs=LOCAL)
-    job(tmp_path, lines=0).run(opens, 1, "test", runs=LOCAL)  # there is nothing to do
+    (tmp_path / "empty").mkdir()
+    job(tmp_path / "empty", lines=0).run(opens, 1, "test", runs=LOCAL)  # there is nothing to do
 
 
 @on_ray
@@ -87,8 +88,9 @@ def test_workers_on_ray_are_replaced_and_their_errors_are_raised(
 
 
 @on_ray
-@processes
 def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--ray 127.0.0.1:1: .*start a cluster") as found:
+    with pytest.raises(
+        UserError, match=r"--ray 127\.0\.0\.1:1: .*refused; start a cluster"
+    ) as found:
         job(tmp_path).run(opens, 1, "test", runs=RayShards("127.0.0.1:1"))
     assert "\n" not in str(found.value)

@@ -1,13 +1,11 @@
 """Times of collectives and steps on many cards: simulated exchanges, limits, published figures."""
 
-from functools import cache
-from typing import Any
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from heedful.tasks.cluster_on_paper import Cluster
-from heedful.tasks.size_on_paper import CARDS, Assumptions, size_on_paper
 from heedful.training.collectives import (
     BASE_LATENCY,
     LINKS,
@@ -27,11 +25,13 @@ from heedful.training.step_time import (
     Units,
     ddp_memory,
     ddp_step,
+    exact_step,
     fsdp_memory,
     fsdp_step,
     slowest,
 )
 
+DOCS = Path(__file__).parents[1] / "docs"
 UNITS = Units(3_000_000, (7_000_000, 9_000_000, 5_000_000, 8_000_000))
 
 
@@ -94,6 +94,16 @@ def test_ddp_waits_for_every_bucket_if_the_network_is_slow() -> None:
     first = 1.0 + 2.0 * (UNITS.root * 4 + BUCKET) / (UNITS.total * 4)
     assert found.step == pytest.approx(first + seconds)
     assert found.communicating == pytest.approx(seconds)
+
+
+def test_exact_sums_are_not_overlapped_and_cross_the_network_once_for_each_card() -> None:
+    links, computing = Links(1e9, 1e7, per_machine=2), Computing(1.0, 2.0)
+    found = exact_step(UNITS, computing, 4, links)
+    size = UNITS.total * 4
+    expected = 3.0 + size / 4 / 1e9 + 2 * size / 4 / 1e7 + 3 / 4 * size / 2e7
+    assert found.step == pytest.approx(expected, rel=1e-3)  # and latencies
+    assert found.step == 3.0 + found.communicating
+    assert exact_step(UNITS, computing, 1, links).step == 3.0
 
 
 def scheduled(operations: list[tuple[str, str, float, list[str]]]) -> dict[str, float]:
@@ -162,12 +172,22 @@ def test_the_slowest_card_is_the_expected_maximum() -> None:
     assert slowest(1) == 0
 
 
-@cache
-def predicted(name: str, card: str, cards: int, strategy: Any, **given: Any) -> dict[str, Any]:
-    """A step, whose card reaches ``tokens_per_second`` alone."""
-    speed, own = CARDS[card], {"batch": given["batch"], "length": given["length"]}
-    whole = size_on_paper(name, Assumptions(**own))["operations_per_token"]["training"]
-    mfu = given["speed"] * whole / speed
-    cluster = Cluster(strategy, LINKS[card])
-    assumptions = Assumptions(**own, speed=speed, mfu=mfu, cards=cards, cluster=cluster)
-    return {"mfu": mfu, **size_on_paper(name, assumptions)["cluster"]}
+def test_published_speeds_are_predicted_and_the_page_has_the_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(DOCS / "scripts"), *sys.path])
+    import scaling_page
+
+    text = scaling_page.PAGE.read_text(encoding="utf-8")
+    assert scaling_page.with_tables(text) == text, "run python docs/scripts/scaling_page.py"
+    for one in scaling_page.PUBLISHED:
+        for cards, speed in scaling_page.checked(one)[1].items():
+            assert speed == pytest.approx(one.speeds[cards], rel=0.04), (one.where, cards)
+
+
+def test_memory_falls_with_the_cards_as_published() -> None:
+    """torchtitan, Llama 3.1 8B: 82.4 GiB on 8 cards, 67.0 GiB on 128."""
+    llama = Units(1_050_677_248, (218_112_000,) * 32)
+    assert llama.total == pytest.approx(8_030_261_248, rel=1e-4)
+    few, many = (fsdp_memory(llama, 2, 0, cards).total for cards in (8, 128))
+    assert (few - many) / 2**30 == pytest.approx(82.4 - 67.0, rel=0.1)

@@ -73,8 +73,10 @@ class Info:
         float | None, _option("--price", "Price of a card for an hour, for the cost.")
     ] = None
     strategy: Annotated[
-        Literal["ddp", "fsdp"] | None,
-        _option("--strategy", "Predict a step of all cards: ddp or fsdp."),
+        Literal["ddp", "ddp-exact", "fsdp"] | None,
+        _option(
+            "--strategy", "Predict a step of all cards: ddp, ddp-exact (exact_reduction) or fsdp."
+        ),
     ] = None
     cards_per_machine: Annotated[
         int, _option("--cards-per-machine", "Cards of a machine, for --strategy.")

@@ -8,6 +8,7 @@ data sets join and split their blocks.
 
 import contextlib
 import os
+import socket
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ from heedful.inference.bulk_workers import (
 
 _AT_ONCE = 2
 """Shards of a worker: one is answered, and the next one waits for it."""
+
+_SECONDS_TO_CONNECT = 10
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class RayShards:
         if self.address == "local":
             how |= {"num_cpus": count * self.threads, "include_dashboard": False}
         try:
-            ray.init(**how, log_to_driver=False, logging_level="error", configure_logging=True)
+            self._require_head()
+            ray.init(**how, log_to_driver=False, logging_level="error")
         except (ConnectionError, ValueError, OSError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise UserError(
@@ -85,6 +89,13 @@ class RayShards:
             yield
         finally:
             ray.shutdown()
+
+    def _require_head(self) -> None:
+        """Raise OSError at once if nothing listens at the address; Ray tries for minutes."""
+        host, colon, port = self.address.rpartition(":")
+        if colon and port.isdecimal():
+            with socket.create_connection((host, int(port)), timeout=_SECONDS_TO_CONNECT):
+                pass
 
     def _workers(self, ray: Any, opens: Opens, count: int) -> list[Any]:
         """As many workers as fit, up to ``count``."""

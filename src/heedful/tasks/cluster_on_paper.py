@@ -15,12 +15,13 @@ from heedful.training.step_time import (
     Units,
     ddp_memory,
     ddp_step,
+    exact_step,
     fsdp_memory,
     fsdp_step,
     slowest,
 )
 
-Strategy = Literal["ddp", "fsdp"]
+Strategy = Literal["ddp", "ddp-exact", "fsdp"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Cluster:
     """Cards that train one model.
 
     Attributes:
-        strategy: ``ddp`` or ``fsdp``.
+        strategy: ``ddp``, ``ddp-exact`` or ``fsdp``.
         links: how the cards are connected.
         spread: standard deviation of the cards' computing times ÷ their mean. All cards wait for
             the slowest one.
@@ -123,12 +124,14 @@ def step_time(step: CardStep, cluster: Cluster, cards: int) -> StepTime:
     )
     if cluster.strategy == "ddp":
         return ddp_step(step.units, computing, cards, cluster.links)
+    if cluster.strategy == "ddp-exact":
+        return exact_step(step.units, computing, cards, cluster.links)
     return fsdp_step(step.units, computing, cards, cluster.links, weight=step.weight)
 
 
 def card_memory(step: CardStep, cluster: Cluster, cards: int) -> CardMemory:
     """The memory of a card."""
-    if cluster.strategy == "ddp":
+    if cluster.strategy != "fsdp":
         return ddp_memory(step.units, step.moments, step.activations)
     return fsdp_memory(step.units, step.moments, step.activations, cards, weight=step.weight)
 

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.runs.model_size import TRAINED_COPIES, count_parameters, require_room
+from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
 from heedful.runs.settings import Recipe
 from heedful.tasks.cluster_on_paper import CardStep, Cluster, cluster_lines, on_cluster
 from heedful.tasks.sketch import PaperSize, Sketch
 from heedful.tasks.spec import spec_named, specs
 from heedful.training.on_paper import StepCost, real_step_cost, step_cost
-from heedful.training.step_time import units_of
+from heedful.training.step_time import Units, units_of
 
 CARDS: Mapping[str, float] = {
     "k80": 2.8e12,
@@ -98,12 +98,8 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
         UserError: there is no such size or recipe, its task has no size on paper, or the length
             does not fit the model.
     """
-    named = _named(name)
-    sketch = spec_named(named.recipe.task).sketch(named.recipe)
-    length = assumptions.length or named.length or sketch.length
-    parameters, units = count_parameters(sketch.model), units_of(sketch.model)
-    embedded = _tables(sketch)
-    cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
+    named, sketch, length, units, embedded, cost = _sized(name, assumptions)
+    parameters = units.total
     tokens = assumptions.tokens or named.tokens
     a_token = assumptions.batch * length
     operations = {
@@ -118,15 +114,7 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
     if assumptions.cluster is not None:
         if assumptions.speed is None:
             raise UserError("--strategy needs the speed of a card: give --card")
-        own = CardStep(
-            units,
-            cost,
-            assumptions.mfu * assumptions.speed,
-            _BYTES[assumptions.precision],
-            TRAINED_COPIES[optimiser] - 2,
-            memory[_kept(assumptions)] or 0,
-            assumptions.checkpointing,
-        )
+        own = _card_step(units, cost, memory, optimiser, assumptions)
         cluster = on_cluster(own, assumptions.cluster, assumptions.cards, a_token)
     efficiency = 1.0 if cluster is None else cluster["efficiency"]
     training = None if tokens is None else _training(tokens, operations, assumptions, efficiency)
@@ -168,6 +156,55 @@ def _named(name: str) -> _Named:
     tokens = loop.max_steps * loop.batch_tokens
     source = f"{loop.max_steps:,} steps of {loop.batch_tokens:,} tokens, as the recipe says"
     return _Named(recipe, None, tokens, source)
+
+
+class _Sized(NamedTuple):
+    named: _Named
+    sketch: Sketch
+    length: int
+    units: Units
+    embedded: int
+    cost: StepCost
+
+
+def _sized(name: str, assumptions: Assumptions) -> _Sized:
+    named = _named(name)
+    sketch = spec_named(named.recipe.task).sketch(named.recipe)
+    length = assumptions.length or named.length or sketch.length
+    units, embedded = units_of(sketch.model), _tables(sketch)
+    cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
+    return _Sized(named, sketch, length, units, embedded, cost)
+
+
+def card_step(name: str, assumptions: Assumptions) -> CardStep:
+    """What a card computes in a step, for several predictions of one size.
+
+    Args:
+        name: as for :func:`size_on_paper`.
+        assumptions: those of a card, with its speed.
+    """
+    named, _, _, units, _, cost = _sized(name, assumptions)
+    optimiser = assumptions.optimiser or str(named.recipe.training.optimiser)
+    memory = _memory(units.total, cost, optimiser, assumptions)
+    return _card_step(units, cost, memory, optimiser, assumptions)
+
+
+def _card_step(
+    units: Units,
+    cost: StepCost,
+    memory: Mapping[str, int | None],
+    optimiser: str,
+    assumptions: Assumptions,
+) -> CardStep:
+    return CardStep(
+        units,
+        cost,
+        assumptions.mfu * (assumptions.speed or 0.0),
+        _BYTES[assumptions.precision],
+        TRAINED_COPIES[optimiser] - 2,
+        memory[_kept(assumptions)] or 0,
+        assumptions.checkpointing,
+    )
 
 
 def _cost(name: str, recipe: Recipe, sketch: Sketch, batch: int, length: int) -> StepCost:

@@ -94,6 +94,20 @@ def reduce_scatter(size: float, cards: int, links: Links) -> float:
 all_gather = reduce_scatter
 
 
+def all_to_all(size: float, cards: int, links: Links) -> float:
+    """Seconds in which each card sends 1/p of its ``size`` bytes to each other card.
+
+    What leaves a machine has only the card's own share of the network.
+    """
+    if cards == 1:
+        return 0.0
+    inside = min(cards, links.per_machine)
+    moved = (inside - 1) / cards * size / links.link + (
+        (cards - inside) / cards * size / links.network
+    )
+    return BASE_LATENCY + (NETWORK_HOP if cards > inside else RING_HOP) + moved
+
+
 def ring_all_reduce(size: float, cards: int, links: Links) -> float:
     """Seconds in which each card gets a whole sum of ``size`` bytes, along a ring."""
     if cards == 1:

@@ -8,6 +8,8 @@ therefore no bubbles.
 
 - DDP (Li et al. 2020, "PyTorch distributed", section 3.2): gradients are all-reduced in buckets of
   25 MiB, in the order in which the backward pass finishes them.
+- DDP with exact sums (``training.exact_reduction``): after the backward pass, each card gets a part
+  of the gradients of all others, adds them in a fixed order, and sends the sum to all.
 - FSDP2, as ZeRO stage 3 (Rajbhandari et al. 2020, sections 5.3 and 7; Zhao et al. 2023, "PyTorch
   FSDP"): each card keeps 1/p of weights, gradients and moments. A unit's weights are all-gathered
   before its forward and its backward pass, one unit ahead, and its gradients are reduce-scattered
@@ -20,10 +22,18 @@ from typing import NamedTuple
 from torch import nn
 
 from heedful.layers.transformer import DecoderLayer, EncoderLayer
-from heedful.training.collectives import Links, all_gather, all_reduce, reduce_scatter
+from heedful.training.collectives import (
+    Links,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    reduce_scatter,
+)
 
 BUCKET = 25 * 2**20
 """Bytes of a bucket of DDP."""
+PIECE = 32 * 2**20
+"""Bytes of gradients that are exchanged at once for an exact sum."""
 _NUMBER = 4
 """Bytes of a weight, a gradient and a moment in float32."""
 
@@ -125,10 +135,26 @@ def ddp_step(
     return StepTime(whole, used, max(whole, free))
 
 
-def _buckets(size: int) -> list[int]:
+def exact_step(units: Units, computing: Computing, cards: int, links: Links) -> StepTime:
+    """A step with DDP and exact sums, which nothing overlaps.
+
+    Args:
+        units: the model.
+        computing: of one card.
+        cards: number of cards, from 1.
+        links: how they are connected.
+    """
+    used = 0.0
+    for size in _buckets(units.total * _NUMBER, PIECE):
+        used += all_to_all(size, cards, links) + all_gather(size, cards, links)
+    whole = sum(computing)
+    return StepTime(whole, used, whole + used)
+
+
+def _buckets(size: int, most: int = BUCKET) -> list[int]:
     """Bytes of the buckets."""
-    whole, rest = divmod(size, BUCKET)
-    return [BUCKET] * whole + ([rest] if rest else [])
+    whole, rest = divmod(size, most)
+    return [most] * whole + ([rest] if rest else [])
 
 
 def fsdp_step(
