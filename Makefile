@@ -21,9 +21,9 @@ SHARE ?= 1/1
 combinations: .venv/installed-test
 	OMP_NUM_THREADS=1 HEEDFUL_COMBINATIONS=$(SHARE) $(BIN)/python -m pytest -q -n auto tests/test_attention_combinations.py
 
-# make processes: bulk jobs whose processes are killed, interrupted and resumed (minutes).
+# make processes: bulk jobs and trainings whose processes are killed, interrupted and resumed (minutes).
 processes: .venv/installed-test
-	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto tests/test_bulk.py
+	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto tests/test_bulk.py tests/test_processes_failing.py
 
 # make notebooks: the view of a trace in JupyterLab and marimo, which are installed into .venv.
 notebooks: .venv/installed-test

@@ -20,3 +20,5 @@ MOST_FACTS = 1 << 16
 """Maximum facts of a story."""
 MOST_BATCH_TOKENS = 1 << 24
 MOST_THREADS = 1_024
+MOST_SHARDS = 4_096
+"""Maximum virtual shards of a step."""

@@ -1,8 +1,23 @@
 """Notices: one line on standard error, each kind once, with a count."""
 
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_silent = False
+
+
+def silence(silent: bool) -> None:
+    """Print no notices in this process, because another one prints the same; or print them."""
+    global _silent
+    _silent = silent
+
+
+def is_silent() -> bool:
+    """Whether this process prints no notices."""
+    return _silent
 
 
 def notice(text: str) -> None:
@@ -10,7 +25,8 @@ def notice(text: str) -> None:
 
     Used for everything that is left out, shortened or split, once, with a count.
     """
-    print(f"heedful: {text}", file=sys.stderr, flush=True)
+    if not _silent:
+        print(f"heedful: {text}", file=sys.stderr, flush=True)
 
 
 def once() -> Callable[[str], None]:
@@ -24,3 +40,21 @@ def once() -> Callable[[str], None]:
             notice(text)
 
     return notice_once
+
+
+@contextmanager
+def without_output() -> Iterator[None]:
+    """Without what PyTorch's C++ code prints while it connects; its errors are raised as well."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    empty = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(empty, 1)
+        os.dup2(empty, 2)
+        yield
+    finally:
+        for number, file in zip((1, 2), kept, strict=True):
+            os.dup2(file, number)
+            os.close(file)
+        os.close(empty)

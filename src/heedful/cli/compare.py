@@ -139,7 +139,9 @@ def _run(options: Compare) -> None:
     from heedful.tasks.scoring import score_trainings
     from heedful.training.comparing import train_variants
     from heedful.training.comparison_record import read_comparison
+    from heedful.training.process_environment import require_single
 
+    require_single("compare")
     finished = train_variants(
         plan, options.out, skip_invalid=options.skip_invalid, jobs=options.jobs
     )

@@ -8,6 +8,7 @@ import typer
 import typer.core
 
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 
 HELP = """Train attention models on your own data, use them, and inspect their attention.
 
@@ -85,7 +86,7 @@ def main() -> None:
         _register()
         app()
     except UserError as error:
-        print(f"heedful: {error}", file=sys.stderr)
+        notice(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -9,6 +9,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.commands import add_function, machine_settings, merge_parameters
+from heedful.cli.launching import exit_codes, launch, require_number
 from heedful.tasks.options import parameters
 from heedful.tasks.spec import TaskSpec, specs
 
@@ -24,6 +25,8 @@ Examples:
     heedful train multi30k-transformer-tiny --data multi30k --out runs/multi30k
 
     heedful train recipe.toml --out runs/small --set training.max_steps=2000
+
+    heedful train recipe.toml --out runs/large --processes 4 --restarts 5
 
     heedful train --task align --data corpus.tsv --from en --to es --out runs/aligner
 
@@ -52,6 +55,20 @@ class _Options:
         str | None,
         typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
     ] = None
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes", help="Number of processes of this machine that train together."
+        ),
+    ] = None
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            help="With --processes: how often to start again from the last checkpoint after a "
+            "process was killed.",
+        ),
+    ] = 0
 
 
 def _trainable() -> dict[str, TaskSpec]:
@@ -117,10 +134,49 @@ def _first() -> list[Parameter]:
 
 
 def _run(values: dict[str, Any]) -> None:
-    """Run the command."""
+    """Run the command, in several processes if they are asked for."""
+    processes, restarts = values.pop("processes"), values.pop("restarts")
+    if processes is not None:
+        require_number("--processes", processes, 1)
+    require_number("--restarts", restarts, 0)
+    from heedful.training.process_environment import is_launched
+
+    if is_launched():
+        if processes is not None:
+            raise UserError(
+                "leave out --processes: this process was started by torchrun or another launcher, "
+                "which has chosen their number"
+            )
+        with exit_codes():
+            _train(values)
+    elif processes is not None and (processes > 1 or restarts):
+        raise typer.Exit(launch(processes, restarts))
+    elif restarts:
+        raise UserError(
+            "--restarts needs --processes N; torchrun has its own option --max-restarts"
+        )
+    else:
+        _train(values)
+
+
+def _train(values: dict[str, Any]) -> None:
+    """Train in this process, together with the others of its launcher."""
+    from heedful.training.processes import join
+
+    processes = join()
+    with processes.together():
+        processes.require_same(values, "option ")
+        finished = _trained(values)
+    if not finished:
+        raise typer.Exit(130)
+
+
+def _trained(values: dict[str, Any]) -> bool:
+    """Train; returns False if interrupted."""
     from heedful.tasks.commands import choose_task, settings_of, train_from_command
 
-    options = _Options(**{one.name: values.pop(one.name) for one in fields(_Options)})
+    names = [one.name for one in fields(_Options) if one.name in values]
+    options = _Options(**{name: values.pop(name) for name in names})
     recipe, out, data, task = (values.pop(one.name) for one in _first())
     if out is None:
         raise UserError("--out RUN is missing: give the folder of the run")
@@ -141,11 +197,8 @@ def _run(values: dict[str, Any]) -> None:
         "choose": choose,
     }
     if recipe is None and task is not None:
-        finished = by_option[task].train_corpus(train_from_command, out, data or [], **how)
-    else:
-        finished = train_from_command(recipe, out, data or [], **how)
-    if not finished:
-        raise typer.Exit(130)
+        return by_option[task].train_corpus(train_from_command, out, data or [], **how)
+    return train_from_command(recipe, out, data or [], **how)
 
 
 def register(app: typer.Typer) -> None:

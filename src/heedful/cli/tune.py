@@ -72,9 +72,11 @@ def _run(options: Tune) -> None:
     """Run the command."""
     from heedful.evaluation.tables import draw
     from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
+    from heedful.training.process_environment import require_single
     from heedful.training.tuning import tune as search
     from heedful.training.tuning_record import read_tuning, tables_of
 
+    require_single("tune")
     path = find_recipe(options.recipe)
     settings = [*(options.overrides or []), *machine_settings(options)]
     tables = with_overrides(read_recipe(path), settings)

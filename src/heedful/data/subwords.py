@@ -14,7 +14,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import sentencepiece
 from pydantic import Field
@@ -73,6 +73,9 @@ class VocabularyTooLargeError(UserError):
     def __init__(self, message: str, supported: int) -> None:
         super().__init__(message)
         self.supported = supported
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, int]]:
+        return type(self), (str(self), self.supported)
 
 
 def prepare(text: str, normalise: str) -> str:

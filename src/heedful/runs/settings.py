@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from heedful.basics.errors import UserError
-from heedful.basics.limits import MOST_BATCH_TOKENS, MOST_THREADS
+from heedful.basics.limits import MOST_BATCH_TOKENS, MOST_SHARDS, MOST_THREADS
 from heedful.basics.settings import Settings
 from heedful.runs.search_space import SearchSpace, whole_keys
 
@@ -94,7 +94,14 @@ class LoopSettings(Settings):
     batch_tokens: int = Field(4096, ge=1, le=MOST_BATCH_TOKENS)
     """Maximum of rows × longest side of a batch, padding included."""
     accumulation_steps: int = Field(1, ge=1, le=100_000)
-    """Batches per step."""
+    """Batches per step and virtual shard."""
+    virtual_shards: int = Field(1, ge=1, le=MOST_SHARDS)
+    """Number of parts of a step, which processes and threads share. Each part has its own batches,
+    random numbers and gradients, so that results do not depend on who computes it."""
+    exact_reduction: bool = True
+    """Whether gradients of virtual shards are added in a fixed order."""
+    strategy: Literal["ddp"] = "ddp"
+    """How several processes share a step."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
     """The highest learning rate of the schedule."""
@@ -134,6 +141,17 @@ class LoopSettings(Settings):
         if right != [True, True]:
             raise ValueError("give two numbers, each from 0 to less than 1, such as [0.9, 0.98]")
         return given
+
+    @model_validator(mode="after")
+    def _shards_are_a_power_of_two(self) -> "LoopSettings":
+        shards = self.virtual_shards
+        if self.exact_reduction and shards & (shards - 1):
+            lower = 1 << (shards.bit_length() - 1)
+            raise ValueError(
+                f"virtual_shards {shards} is not a power of two, which exact_reduction needs; set "
+                f"virtual_shards to {lower} or {2 * lower}, or exact_reduction to false"
+            )
+        return self
 
     @model_validator(mode="after")
     def _average_is_kept(self) -> "LoopSettings":

@@ -19,6 +19,7 @@ from heedful.runs.recipe import (
 )
 from heedful.tasks.options import flag, parameters
 from heedful.tasks.spec import TaskSpec, spec_named, spec_of_run, specs
+from heedful.training.processes import join
 from heedful.training.train import train
 from heedful.training.warm_start import find_start, with_start
 
@@ -113,7 +114,9 @@ def train_from_command(
         UserError: neither a recipe nor data are given, or they cannot be used.
     """
     start = find_start(out, start_from)  # fails before the corpus is read
-    tables, where, folder = _tables(recipe, out, data, given, choose)
+    find = partial(_tables, recipe, out, data, given, choose)
+    # A corpus is read by one process; a recipe by all of them, which compare it.
+    tables, where, folder = join().by_first(find) if recipe is None else find()
     known = tables.get("task", DEFAULT)
     if task is not None and trainable()[task].name != known:
         raise UserError(f"{where} has task = '{known}', not --task {task}; leave out --task")

@@ -122,7 +122,8 @@ def steps_of(run: Run, recipe: Recipe, operations: float) -> int:
     strategy = SingleProcess(task, parameters, device, torch.amp.GradScaler(enabled=False))
     counted = batches[0].to(device)
     each = strategy.operations(counted) / counted.weight
-    weight = settings.accumulation_steps * sum(one.weight for one in batches) / len(batches)
+    per_step = settings.accumulation_steps * settings.virtual_shards
+    weight = per_step * sum(one.weight for one in batches) / len(batches)
     steps = operations / (each * weight)
     if steps < 1:
         raise UserError(

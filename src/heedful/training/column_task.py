@@ -14,6 +14,7 @@ from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.store import Store
 from heedful.inference.inference_mode import ready
 from heedful.training.protocol import Loss, TaskDefaults, Validation
+from heedful.training.shared_validation import over_processes
 
 
 class ColumnTask(TaskDefaults):
@@ -83,9 +84,16 @@ class ColumnTask(TaskDefaults):
         sums: dict[str, float] = {}
         weights: dict[str, float] = {}
         with ready(self.model, self.device):
-            for batch in self.held_out.once():
-                loss = self.batch_loss(batch.to(self.device))
-                for name, part in loss.parts.items():
-                    sums[name] = sums.get(name, 0.0) + float(part)
-                    weights[name] = weights.get(name, 0.0) + loss.weights.get(name, batch.weight)
+            for found in over_processes(self._parts, self.held_out.once()):
+                for name, (part, weight) in found.items():
+                    sums[name] = sums.get(name, 0.0) + part
+                    weights[name] = weights.get(name, 0.0) + weight
         return Validation({name: sums[name] / weights[name] for name in sums}, [])
+
+    def _parts(self, batch: ColumnBatch) -> dict[str, tuple[float, float]]:
+        """The parts of the loss of a batch, each with its weight."""
+        loss = self.batch_loss(batch.to(self.device))
+        return {
+            name: (float(part), loss.weights.get(name, batch.weight))
+            for name, part in loss.parts.items()
+        }

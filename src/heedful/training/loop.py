@@ -20,13 +20,14 @@ from heedful.training.checkpointing import prune, restore, save
 from heedful.training.interrupting import interruptible
 from heedful.training.optimisers import build_optimiser, learning_rate
 from heedful.training.parameter_groups import groups_of
+from heedful.training.processes import join
 from heedful.training.progress import Progress
 from heedful.training.protocol import Task
 from heedful.training.record import Record, create_folder
 from heedful.training.report import Report
-from heedful.training.running_sums import RunningSums
-from heedful.training.strategies import BatchLoss, MakeStrategy, SingleProcess
-from heedful.training.threads import Threads
+from heedful.training.running_sums import NotFinite, RunningSums
+from heedful.training.strategies import BatchLoss, MakeStrategy
+from heedful.training.strategy_choice import strategy_of
 
 Stop = Callable[[int, dict[str, float]], str | None]
 """Called after each validation, the last one included, with its step and figures. Returns the
@@ -50,7 +51,8 @@ class Loop:
         report: prints progress and messages.
         stop: may end the training after any validation.
         falls: whether a lower ``choose_by`` is better; if None, only for ``loss``.
-        strategy: computes the steps; if None, one process, with threads where possible.
+        strategy: computes the steps; if None, that of the settings and of the processes that train
+            together (`heedful.training.strategy_choice`).
 
     Raises:
         UserError: the folder cannot be created, or its last checkpoint does not fit the task.
@@ -81,9 +83,10 @@ class Loop:
         self.optimiser = build_optimiser(self.groups, settings)
         self.constrained = constrained_modules(task.model)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-        threads = device.type == "cpu" and not self.scaler.is_enabled() and not settings.compile
-        make = strategy or (Threads if threads else SingleProcess)
+        make = strategy or strategy_of(settings, device, precision, seed=seed, processes=join())
         self.strategy = make(task, self.parameters, device, self.scaler)
+        self.writes = self.strategy.rank.index == 0
+        """Whether this process writes the run's files and prints messages."""
         self.progress = Progress(0, Position(seed, 0, 0))
         self.ranks: dict[int, list[float]] = {}
         """Checkpoint step → its validation's rank."""
@@ -92,8 +95,6 @@ class Loop:
         self._out_of_time = False
         self._check_time()
         self._sums = RunningSums(device, self.progress.sums, self.progress.step)
-        self.writes = self.strategy.rank.index == 0
-        """Whether this process writes the run's files."""
         if self.writes:
             self.record = Record(self.folder, self.progress.step, settings.tensorboard)
 
@@ -123,9 +124,11 @@ class Loop:
 
     def _compare_threads(self, before: int | None) -> None:
         """Print a message if the number of threads has changed, because results then differ."""
+        if self.settings.virtual_shards > 1 and self.settings.exact_reduction:
+            return
         now = torch.get_num_threads() if self.device.type == "cpu" else None
         if before is not None and now is not None and before != now:
-            self.report.message(
+            self._say(
                 f"resumed with {now} threads instead of {before}: a different thread "
                 "count gives a different, equally valid run (training.threads sets it)"
             )
@@ -141,7 +144,8 @@ class Loop:
         with interruptible(self._interrupt), threads:
             while not self.finished and not self._is_interrupted():
                 self._step(batches)
-                self.report.step(progress.step, self._seconds)
+                if self.writes:
+                    self.report.step(progress.step, self._seconds)
                 last = self._at_end()
                 if progress.step % settings.log_every == 0 or last:
                     self._log()
@@ -184,19 +188,20 @@ class Loop:
         progress = self.progress
         began = time.perf_counter()
         self.task.model.train()
-        group = [next(batches) for _ in range(self.settings.accumulation_steps)]
+        count = self.settings.accumulation_steps * self.strategy.rank.each
+        group = [next(batches) for _ in range(count)]
         weight = self.strategy.total(sum(batch.weight for _, batch in group))
+        if not progress.operations_per_weight:
+            first = group[0][1].to(self.device)
+            progress.operations_per_weight = self.strategy.operations(first) / first.weight
+            self.optimiser.zero_grad(set_to_none=True)
+        results = self.strategy.gradients(progress.step + 1, [batch for _, batch in group], weight)
         losses: dict[str, Tensor] = {}
-        for number, (_, batch) in enumerate(group, start=1):
-            batch = batch.to(self.device)
-            if not progress.operations_per_weight:
-                progress.operations_per_weight = self.strategy.operations(batch) / batch.weight
-                self.optimiser.zero_grad(set_to_none=True)
-            results = self.strategy.forward_backward(batch, weight, last=number == len(group))
-            for result in results:
-                self._add(losses, result)
+        for result in results:
+            self._add(losses, result)
         # The parts of a batch give identical results under any load; so does the optimiser step.
-        with without_contention(self.device) if len(results) == 1 else contextlib.nullcontext():
+        whole = len(results) == len(group)
+        with without_contention(self.device) if whole else contextlib.nullcontext():
             norm = self._update()
         progress.step += 1
         progress.position = group[-1][0]
@@ -245,7 +250,8 @@ class Loop:
         """
         progress = self.progress
         found = self._sums.first_not_finite()
-        if found is not None:
+        if self.strategy.any(found is not None):
+            what = found or NotFinite("loss or gradient of another process", progress.step)
             saved = any(self.checkpoints.glob("step-*"))
             kept = (
                 f"the last checkpoint in {self.checkpoints} is from before that"
@@ -253,7 +259,7 @@ class Loop:
                 else "there is no checkpoint yet"
             )
             raise DivergedError(
-                f"the {found.name} is not finite after step {found.step}: training stopped, "
+                f"the {what.name} is not finite after step {what.step}: training stopped, "
                 f"{kept}; try a lower training.learning_rate, more training.warmup_steps, a "
                 "lower training.clip_norm, or training.precision = 'float32'"
             )
@@ -291,6 +297,7 @@ class Loop:
         self._read_sums()
         began = time.perf_counter()
         figures, samples = self.task.validate()
+        figures = self.strategy.agreed(figures)
         if not figures:
             return {}
         took = time.perf_counter() - began
@@ -307,15 +314,21 @@ class Loop:
             patience = self.settings.patience
             if patience is not None and progress.worse >= patience:
                 progress.stopped = True
-                self.report.message(
+                self._say(
                     f"stopped: {self.settings.choose_by} has not improved for {patience} "
                     f"validations; the best was at step {progress.best_step:,}"
                 )
-        why = self.stop(progress.step, figures) if self.stop else None
+        why = self.stop(progress.step, figures) if self.stop and self.writes else None
+        why = self.strategy.agreed(why)
         if why and not self.finished:
             progress.given_up = True
-            self.report.message(f"stopped: {why}")
+            self._say(f"stopped: {why}")
         return figures
+
+    def _say(self, text: str) -> None:
+        """Print a message in the process that writes."""
+        if self.writes:
+            self.report.message(text)
 
     def rank(self, figures: dict[str, float]) -> list[float]:
         """The sort key of validations, greater is better: ``choose_by``, then the loss."""
@@ -342,4 +355,4 @@ class Loop:
 
     def _interrupt(self) -> None:
         self.interrupted = True
-        self.report.message("interrupted: saving after this step (interrupt again to quit at once)")
+        self._say("interrupted: saving after this step (interrupt again to quit at once)")

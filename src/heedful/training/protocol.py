@@ -65,7 +65,7 @@ class Task(Protocol):
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Any]]:
         """Endless batches from ``position``, each with the position after it.
 
-        With several processes a step uses ``rank.count`` batches, one for each process.
+        Processes share groups of ``rank.count × rank.each`` batches.
         """
         ...
 

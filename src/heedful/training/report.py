@@ -61,14 +61,15 @@ class Report:
         *,
         weight_name: str = "tokens",
         later: Later | None = None,
+        shown: bool = True,
     ) -> None:
         self.max_steps, self.later = max_steps, later
         self.max_seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.weight_name = weight_name
         self.console = Console(
-            file=cast(IO[str], _StandardError()), highlight=False, soft_wrap=True
+            file=cast(IO[str], _StandardError()), highlight=False, soft_wrap=True, quiet=not shown
         )
-        self.live = sys.stderr.isatty()
+        self.live = shown and sys.stderr.isatty()
         self._first: tuple[float, int] | None = None
         self._bar = Progress(
             TextColumn("step {task.completed:,}/{task.total:,}"),

@@ -4,8 +4,8 @@ The loop asks its strategy for gradients, their norm, sums over processes and th
 checkpoint. It does not know how many processes, threads or devices there are.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,20 @@ from heedful.training.protocol import Loss, Task
 from heedful.training.trial import trial
 
 
+T = TypeVar("T")
+
+
 class BatchLoss(NamedTuple):
     """The loss of a batch, or of a part of it, whose gradients were computed."""
 
     weight: float
     """Number of tokens (or examples) that the loss is summed over."""
     loss: Loss
+
+
+def batch_loss(weight: float, loss: Loss) -> BatchLoss:
+    """The loss of a batch after its gradients were computed; keeps no graph in memory."""
+    return BatchLoss(weight, loss._replace(total=loss.total.detach()))
 
 
 class LossModule(nn.Module):
@@ -50,8 +58,7 @@ class LossModule(nn.Module):
 class Strategy(Protocol):
     """The contract of a strategy. With several processes, each has its own loop and strategy.
 
-    All processes call these methods in the same order, except :meth:`forward_backward` and
-    :meth:`clip`.
+    All processes call these methods in the same order, except :meth:`operations`.
     """
 
     rank: Rank
@@ -65,17 +72,21 @@ class Strategy(Protocol):
         """Whether a flag is set in any process (interrupted, or out of time)."""
         ...
 
-    def forward_backward(self, batch: Any, weight: float, *, last: bool) -> list[BatchLoss]:
-        """Compute the loss of a batch and add the gradients of loss / ``weight`` to the parameters.
+    def agreed(self, value: T) -> T:
+        """The value that rank 0 gives, for decisions that must be the same in all processes."""
+        ...
+
+    def gradients(self, step: int, batches: Sequence[Any], weight: float) -> list[BatchLoss]:
+        """Compute the gradients of a step: loss / ``weight``, summed over all processes.
 
         Args:
-            batch: a batch on the device.
+            step: the number of the step, from 1.
+            batches: the batches of this process: for each accumulation step, ``rank.each`` batches.
             weight: the weight of the whole step, from :meth:`total`.
-            last: whether this is the last batch of the step, after which the gradients of all
-                processes are summed; earlier batches of the step need no communication.
 
         Returns:
-            The loss of the batch, or of each part that was computed separately.
+            The loss of each batch, or of each part that was computed separately. Losses that are
+            returned in several processes are added by :meth:`reduce`.
         """
         ...
 
@@ -136,12 +147,33 @@ class SingleProcess:
         """Returns the flag."""
         return flag
 
+    def agreed(self, value: T) -> T:
+        """Returns the value."""
+        return value
+
+    def gradients(self, step: int, batches: Sequence[Any], weight: float) -> list[BatchLoss]:
+        """Compute the gradients batch by batch."""
+        return [
+            loss
+            for number, batch in enumerate(batches, start=1)
+            for loss in self.forward_backward(
+                batch.to(self.device), weight, last=number == len(batches)
+            )
+        ]
+
     def forward_backward(self, batch: Any, weight: float, *, last: bool) -> list[BatchLoss]:
-        """Compute the loss of a batch and add its gradients."""
+        """Compute the loss of a batch and add the gradients of loss / ``weight``.
+
+        Args:
+            batch: a batch on the device.
+            weight: the weight of the whole step.
+            last: whether this is the last batch of the step; strategies for several processes that
+                override this method need no communication before it.
+        """
         with without_contention(self.device):
             loss: Loss = self.module(batch)
             torch.autograd.backward(self.scaler.scale(loss.total / weight))
-        return [BatchLoss(batch.weight, loss)]
+        return [batch_loss(batch.weight, loss)]
 
     def operations(self, batch: Any) -> int:
         """Floating-point operations of a whole batch."""

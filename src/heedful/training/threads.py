@@ -17,8 +17,8 @@ from heedful.attention.watching import seen_from_outside
 from heedful.basics.contexts import submit
 from heedful.kernels.dropout import drawing_from
 from heedful.kernels.workers import workers
-from heedful.training.protocol import Loss
-from heedful.training.strategies import BatchLoss, SingleProcess
+from heedful.training.protocol import Loss, Task
+from heedful.training.strategies import BatchLoss, LossModule, SingleProcess, batch_loss
 from heedful.training.trial import trial
 
 
@@ -50,7 +50,7 @@ class Threads(SingleProcess):
                     parameter.grad = gradient
                 elif gradient is not None:
                     parameter.grad += gradient
-        return [BatchLoss(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
+        return [batch_loss(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
 
     def parts(self, batch: Any) -> Sequence[Any]:
         """The parts of a batch for the threads; the batch alone if it is computed whole."""
@@ -59,7 +59,7 @@ class Threads(SingleProcess):
             return [batch]
         parts = self.task.split(batch, count)
         if len(parts) > 1 and self._possible is None:
-            self._possible = self._shares_nothing(batch)
+            self._possible = shares_nothing(self.task, self.module, batch)
         return parts if self._possible else [batch]
 
     def _gradients(
@@ -70,12 +70,18 @@ class Threads(SingleProcess):
         # Not into `grad`, which all threads share.
         return loss, torch.autograd.grad(loss.total / weight, self.parameters, allow_unused=True)
 
-    def _shares_nothing(self, batch: Any) -> bool:
-        """Whether a loss leaves PyTorch's generator and the model's buffers unchanged."""
-        with trial(self.task) as before, drawing_from(torch.Generator()):
-            self.module(batch)
-            random = torch.get_rng_state()
-            return torch.equal(before.random, random) and all(
-                torch.equal(buffer, before.buffers[name])
-                for name, buffer in self.task.model.named_buffers()
-            )
+
+def shares_nothing(task: Task, module: LossModule, batch: Any) -> bool:
+    """Whether a loss leaves PyTorch's generator and the model's buffers unchanged.
+
+    Args:
+        task: the task.
+        module: its model and loss.
+        batch: a batch on the device of the model.
+    """
+    with trial(task) as before, drawing_from(torch.Generator()):
+        module(batch)
+        random = torch.get_rng_state()
+        return torch.equal(before.random, random) and all(
+            torch.equal(buffer, before.buffers[name]) for name, buffer in task.model.named_buffers()
+        )

@@ -12,7 +12,7 @@ import torch
 import torch.fx.experimental._config as shapes
 from torch import nn
 
-from heedful.basics.device import check_precision, choose_device
+from heedful.basics.device import check_precision
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers
 from heedful.basics.locking import locked
@@ -39,10 +39,20 @@ from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop
+from heedful.training.processes import Processes, join
 from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, temporary_files, with_file_names
 from heedful.training.report import Later, Report
 from heedful.training.resuming import require_same
+from heedful.training.sharing import (
+    launcher_signals,
+    open_shared_run,
+    require_examples,
+    require_same_command,
+    require_same_run,
+    with_shards,
+)
+from heedful.training.strategy_choice import require_divisible
 from heedful.training.warm_start import find_start, open_start, with_start
 
 
@@ -78,12 +88,16 @@ def train(
     """
     folder = Path(out)
     rows = data if isinstance(data, Mapping) else None
-    checked = _checked(recipe, find_start(folder, start_from), rows)
-    recipe = checked.of_a_run()
-    device = choose_device(recipe.training.device)
-    precision = check_precision(recipe.training.precision, device)
-    with _prepared(folder, recipe, data, start_from) as run:
-        return _train(run, recipe, device, precision, stop, later)
+    processes = join()
+    with processes.together():
+        checked = _checked(recipe, find_start(folder, start_from), rows)
+        recipe = with_shards(checked.of_a_run(), folder, processes)
+        require_divisible(recipe.training, processes)
+        require_same_command(recipe, folder, data, start_from, processes)
+        device = processes.device(recipe.training.device)
+        precision = check_precision(recipe.training.precision, device)
+        with _shared(folder, recipe, data, start_from, processes) as run:
+            return _train(run, recipe, device, precision, stop, later, processes)
 
 
 def prepare(
@@ -118,6 +132,26 @@ def _prepared(
             data_folder = None if data is None else Path(data)
             run = _open_or_prepare(folder, recipe, data_folder, start_from)
         yield run
+
+
+@contextlib.contextmanager
+def _shared(
+    folder: Path,
+    recipe: Recipe,
+    data: str | Path | Rows | None,
+    start_from: str | Path | None,
+    processes: Processes,
+) -> Iterator[Run]:
+    """The run in a folder for all processes; rank 0 prepares it and holds its lock."""
+    threads = with_threads(recipe.training.threads or torch.get_num_threads())
+    with contextlib.ExitStack() as stack, threads:
+        runs: list[Run] = []
+        prepared = _prepared(folder, recipe, data, start_from)
+        processes.by_first(lambda: runs.append(stack.enter_context(prepared)))
+        if not processes.first:
+            runs.append(open_shared_run(folder, processes))
+        require_same_run(runs[0], processes)
+        yield runs[0]
 
 
 def _checked(
@@ -179,18 +213,15 @@ def _train(
     precision: str,
     stop: Stop | None,
     later: Later | None,
+    processes: Processes,
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
-    copies = TRAINED_COPIES[settings.optimiser]
-    require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
-    model = kind.build_model(run)
-    model.to(device)
-    if settings.compile:
-        compile_method(model, kind.compile_name(run))
+    model = _model(run, recipe, device)
     parameters = sum(p.numel() for p in model.parameters())
     limits = settings.max_steps, settings.max_minutes
-    with Report(*limits, weight_name=kind.weight_name(run), later=later) as report:
-        task, precision = _task(run, model, recipe, device, precision, report)
+    name, shown = kind.weight_name(run), processes.first
+    with Report(*limits, weight_name=name, later=later, shown=shown) as report:
+        task, precision = _task(run, model, recipe, device, precision, report, processes)
         loop = Loop(
             task,
             settings,
@@ -203,24 +234,47 @@ def _train(
             falls=kind.falls(recipe, settings.choose_by),
         )
         if not loop.progress.step:
+            require_examples(task, recipe.seed, settings.virtual_shards)
             kind.load_start(run, model)
+        processes.require_same({"the last checkpoint": loop.progress.step})
         # Write the recipe only after the loop has accepted the changed settings.
-        write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
+        if processes.first:
+            write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.message(f"{run.path} is already trained: {_summary(run.result)}")
             return True
         about = f"{parameters:,} parameters, {precision} on {device.type}"
         for text in [_beginning(run, loop.progress.step, about), *_without_effect(run, settings)]:
             report.message(text)
-        # The generator that initialised the weights also drives dropout; checkpoints store its
-        # state.
-        if not loop.run():
+        if not _run_loop(loop, processes):
             report.message(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
             return False
         result = _choose(run, loop, model)
-        write_sealed(run.path, RESULT, result)
+        if processes.first:
+            write_sealed(run.path, RESULT, result)
         report.message(f"trained: {_summary(result)}")
     return True
+
+
+def _model(run: Run, recipe: Recipe, device: torch.device) -> nn.Module:
+    """The model of a run on its device, compiled if the recipe says so."""
+    kind = kind_of(recipe)
+    copies = TRAINED_COPIES[recipe.training.optimiser]
+    require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
+    model = kind.build_model(run)
+    model.to(device)
+    if recipe.training.compile:
+        compile_method(model, kind.compile_name(run))
+    return model
+
+
+def _run_loop(loop: Loop, processes: Processes) -> bool:
+    """Train to the end; returns False if interrupted."""
+    # The generator that initialised the weights also drives dropout; checkpoints store its state.
+    with launcher_signals(processes):
+        finished = loop.run()
+        processes.barrier()  # until rank 0 has written the last checkpoint
+    return finished
 
 
 def _task(
@@ -230,6 +284,7 @@ def _task(
     device: torch.device,
     precision: str,
     report: Report,
+    processes: Processes,
 ) -> tuple[Task, str]:
     """The training task of a run, and its precision with ``auto`` resolved."""
     build = functools.partial(kind_of(recipe).build_task, run, model, recipe.training, device)
@@ -238,7 +293,9 @@ def _task(
     saved = whole_checkpoints(run.path / "checkpoints")
     state = saved[-1].state if saved else None
     task, begin = build("float32"), Position(recipe.seed, 0, 0)
-    settled = training_precision(task, begin, device, state, report.message)
+    settled = processes.by_first(
+        lambda: training_precision(task, begin, device, state, report.message)
+    )
     return (task if settled == "float32" else build(settled)), settled
 
 
@@ -306,7 +363,7 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
         last = found[-settings.average_checkpoints :]
         weights = mean_weights(last)
         load_model_tensors(model, weights, loop.checkpoints)
-        figures, _ = loop.task.validate()
+        figures = loop.strategy.agreed(loop.task.validate()).figures
         state = {
             "step": progress.step,
             "best_step": None,
@@ -315,8 +372,10 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
             "average_of": [point.step for point in last],
             PARTS: parts_of(model),
         }
-        save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
+        if loop.writes:
+            save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
         result["average"] = {"of": state["average_of"], "validation": figures}
+        loop.strategy.agreed(None)  # sent when rank 0 has saved
         if loop.rank(figures) > progress.best:
             result |= {"chosen": "average", "validation": figures}
         point = open_checkpoint(loop.checkpoints / result["chosen"])

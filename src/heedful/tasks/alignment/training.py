@@ -10,8 +10,9 @@ from heedful.evaluation.metrics import perplexity
 from heedful.inference.batches import source_of, target_in_of
 from heedful.models.aligner import WordAligner
 from heedful.models.pairs import Source
-from heedful.tasks.pairs.training import PairTask
+from heedful.tasks.pairs.training import EncodedPairs, PairTask
 from heedful.training.protocol import Loss, Validation
+from heedful.training.shared_validation import over_processes
 from heedful.training.terms import (
     TeacherForced,
     modules_of,
@@ -41,11 +42,18 @@ class AlignmentTask(PairTask[WordAligner]):
             return Validation({}, [])
         total, weight = 0.0, 0
         with self.translator.ready():
-            for sources, targets in self.translator.encoded_batches(self.validation):
-                source = source_of(sources, self.device)
-                target_in = target_in_of(targets, self.device)
-                total -= self.model.log_likelihood(source, target_in).sum().item()
-                # END counts, as in the weight of a training batch.
-                weight += sum(len(target) + 1 for target in targets)
+            batches = self.translator.encoded_batches(self.validation)
+            for loss, own in over_processes(self._batch_loss, batches):
+                total, weight = total + loss, weight + own
         figures = {"loss": total / max(weight, 1), "perplexity": perplexity(total, weight)}
         return Validation(figures, [])
+
+    def _batch_loss(self, batch: EncodedPairs) -> tuple[float, int]:
+        """The loss of an encoded batch, and its number of target tokens.
+
+        END counts, as in the weight of a training batch.
+        """
+        sources, targets = batch
+        source, target_in = source_of(sources, self.device), target_in_of(targets, self.device)
+        loss = -self.model.log_likelihood(source, target_in).sum().item()
+        return loss, sum(len(target) + 1 for target in targets)

@@ -13,6 +13,8 @@ from heedful.inference.translator import Translator
 from heedful.training.terms import Term, load_terms, tensors_of
 
 M = TypeVar("M", bound=nn.Module)
+EncodedPairs = tuple[list[list[int]], list[list[int]]]
+"""The tokens of sources and of their targets."""
 
 
 class PairTask(Generic[M]):

@@ -82,7 +82,7 @@ class SeveralTasks(TaskDefaults):
     ) -> Iterator[tuple[Position, PartBatch]]:
         """Endless batches. The task of a batch is a function of the position.
 
-        In each step, all ranks get batches of the same task.
+        All batches of a group, which ranks share, are of the same task.
         """
         seed, epoch, index = position
         starts = {name: self._positions.get(name, Position(seed)) for name in self.parts}
@@ -91,9 +91,10 @@ class SeveralTasks(TaskDefaults):
         while True:
             for number in self._choices(seed, index):
                 name = names[number]
-                after, batch = next(streams[name])
                 index += 1
-                yield Position(seed, epoch, index), PartBatch(name, batch, after)
+                for _ in range(rank.each):
+                    after, batch = next(streams[name])
+                    yield Position(seed, epoch, index), PartBatch(name, batch, after)
 
     def _choices(self, seed: int, index: int) -> list[int]:
         """The tasks of step ``index`` and of the following steps."""

@@ -19,9 +19,10 @@ from heedful.evaluation.metrics import perplexity, score_corpus
 from heedful.inference.batches import source_of, target_in_of, target_out_of
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, Source
-from heedful.tasks.pairs.training import PairTask
+from heedful.tasks.pairs.training import EncodedPairs, PairTask
 from heedful.training.distillation import Predicted, loss_of_logits, wide
 from heedful.training.protocol import Loss, Sample, Validation
+from heedful.training.shared_validation import outputs_over_processes, over_processes
 from heedful.training.terms import (
     TeacherForced,
     Term,
@@ -117,12 +118,7 @@ class TranslationTask(PairTask[PairModel]):
             return Validation({}, [])
         figures = self._validation_loss()
         pairs = self.validation[: self.validation_pairs]
-        outputs = [
-            translation.text
-            for translation in self.translator.translate(
-                [pair.source for pair in pairs], options=self.options
-            )
-        ]
+        outputs = outputs_over_processes(self._translated, [pair.source for pair in pairs])
         references = [pair.target for pair in pairs]
         metrics: tuple[Literal["bleu"], Literal["chrf"]] = ("bleu", "chrf")
         scores = score_corpus(
@@ -139,10 +135,21 @@ class TranslationTask(PairTask[PairModel]):
         """The mean loss over all target tokens, in float32 and without smoothing."""
         total, weight = 0.0, 0
         with self.translator.ready():
-            for sources, targets in self.translator.encoded_batches(self.validation):
-                target_in = target_in_of(targets, self.device)
-                target_out = target_out_of(targets, self.device)
-                source = source_of(sources, self.device)
-                total += self._cross_entropy(source, target_in, target_out, 0.0)[1].sum().item()
-                weight += sum(len(target) + 1 for target in targets)
+            batches = self.translator.encoded_batches(self.validation)
+            for loss, own in over_processes(self._batch_loss, batches):
+                total, weight = total + loss, weight + own
         return {"loss": total / max(weight, 1), "perplexity": perplexity(total, weight)}
+
+    def _batch_loss(self, batch: EncodedPairs) -> tuple[float, int]:
+        """The summed loss of an encoded batch, and its number of target tokens."""
+        sources, targets = batch
+        target_in = target_in_of(targets, self.device)
+        target_out = target_out_of(targets, self.device)
+        source = source_of(sources, self.device)
+        loss = self._cross_entropy(source, target_in, target_out, 0.0)[1].sum().item()
+        return loss, sum(len(target) + 1 for target in targets)
+
+    def _translated(self, sources: list[str]) -> list[str]:
+        """The translations of validation sources."""
+        found = self.translator.translate(sources, options=self.options)
+        return [translation.text for translation in found]
