@@ -23,7 +23,7 @@ combinations: .venv/installed-test
 
 # make processes: bulk jobs and trainings whose processes are killed, interrupted and resumed (minutes).
 processes: .venv/installed-test
-	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto tests/test_bulk.py tests/test_processes_failing.py
+	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto tests/test_bulk.py tests/test_bulk_ray.py tests/test_processes_failing.py
 
 # make notebooks: the view of a trace in JupyterLab and marimo, which are installed into .venv.
 notebooks: .venv/installed-test
