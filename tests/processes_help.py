@@ -70,7 +70,7 @@ def _call(
         found = work(*given)
     except UserError as error:
         found = str(error)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - it is returned
         found = traceback.format_exc()
     pipe.send(found)
 

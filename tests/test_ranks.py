@@ -1,14 +1,19 @@
 """Several processes that train together share out one order of batches."""
 
+import itertools
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 
 from heedful.data.batching import TokenBatches
-from heedful.data.positions import Position, Rank
+from heedful.data.positions import Position, Rank, of_rank
 from heedful.data.streams import Stream, WindowBatches, write_stream
+from heedful.tasks.several.training import Part, SeveralTasks
+from heedful.training.protocol import Task
 from test_batching import random_corpus, same
 
 START = Position(3)
@@ -43,3 +48,38 @@ def test_a_rank_is_one_of_their_number(tmp_path: Path) -> None:
     write_stream([[5, 6, 7]], tmp_path / "s", 100)
     with pytest.raises(ValueError, match="rank 2 is not one of 2"):
         next(WindowBatches(Stream(tmp_path / "s"), 4, 2).batches(START, Rank(2, 2)))
+
+
+class Numbers:
+    """A task whose batches are numbers."""
+
+    def batches(self, position: Position, rank: Rank) -> Iterator[tuple[Position, int]]:
+        order = (
+            (position._replace(index=index + 1), index) for index in itertools.count(position.index)
+        )
+        return of_rank(order, rank)
+
+
+def test_batches_of_a_group_are_those_of_one_task() -> None:
+    """Four batches of a group, by one, two or four processes."""
+    parts = {name: Part(cast(Task, Numbers()), 1.0, 10) for name in ("one", "other")}
+    task = SeveralTasks(torch.nn.Linear(1, 1), parts)
+
+    def of(rank: Rank) -> list[tuple[Position, str, int, Position]]:
+        found = islice(task.batches(START, rank), 12 * rank.each)
+        return [(after, one.name, one.batch, one.after) for after, one in found]
+
+    whole = of(Rank(0, 1, 4))
+    assert {name for _, name, _, _ in whole} == {"one", "other"}
+    for group in range(12):
+        assert len({(after, name) for after, name, _, _ in whole[4 * group : 4 * group + 4]}) == 1
+    for count in (2, 4):
+        ranks = [of(Rank(index, count, 4 // count)) for index in range(count)]
+        each = 4 // count
+        joined = [
+            one
+            for group in range(12)
+            for rank in ranks
+            for one in rank[each * group : each * (group + 1)]
+        ]
+        assert joined == whole

@@ -8,18 +8,19 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from processes_help import in_processes
-from shards_help import all_trained, loop_of, trained
-from test_training import write_corpus
-from text_help import LOOP, RECIPES, write_data
 
+from heedful.basics.errors import UserError
 from heedful.basics.thread_contention import with_threads
 from heedful.data.positions import Position
 from heedful.runs.recipe import check_recipe
 from heedful.training.optimisers import learning_rate
-from heedful.training.shards import random_numbers, seed_of
+from heedful.training.shards import random_numbers, require_shards, seed_of
 from heedful.training.train import prepare
 from heedful.training.virtual_shards import VirtualShards
+from processes_help import in_processes
+from shards_help import all_trained, loop_of, trained
+from test_training import write_corpus
+from text_help import LOOP, RECIPES, write_data
 
 SHARDS = 4
 TRAINING = {
@@ -249,3 +250,19 @@ def test_threads_change_nothing(folder: Path, found: Found, kind: str) -> None:
         assert loop.strategy._threads(batches) == (2 if kind == "transformer" else 1)
         own = trained(folder / kind, folder / f"{kind}-threads", {})
     assert_same(own, found[kind, 1])
+
+
+def test_exact_sums_need_a_power_of_two() -> None:
+    tables = {**CLASSIFICATION, "training": {**TRAINING, "virtual_shards": 6}}
+    with pytest.raises(
+        UserError, match="set virtual_shards to 4 or 8, or exact_reduction to false"
+    ):
+        check_recipe(tables, "recipe.toml")
+    tables["training"] = {**tables["training"], "exact_reduction": False}
+    assert check_recipe(tables, "recipe.toml").training.virtual_shards == 6
+
+
+def test_processes_must_share_the_shards_evenly() -> None:
+    require_shards(4, 2)
+    with pytest.raises(UserError, match="= 8 evenly; start 2 processes, or set"):
+        require_shards(8, 3)

@@ -1,8 +1,8 @@
 """PyTorch's ``DistributedDataParallel``: sums gradients while they are computed.
 
 The batches and random numbers of a step are those of its virtual shards
-(:mod:`~heedful.training.shards`). The order of additions is PyTorch's, so that results depend on the
-number of processes within rounding.
+(:mod:`~heedful.training.shards`). The order of additions is PyTorch's, so that results for other
+numbers of processes agree within rounding.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class DataParallel(Shards):
     def _batch(self, batch: Any, weight: float, last: bool) -> Loss:
         """Add the gradients of a batch; those of all processes are summed with the last one."""
         module, count = self.parallel or self.module, self.rank.count
-        waits = contextlib.nullcontext()
+        waits: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.parallel is not None and not last:
             waits = self.parallel.no_sync()
         with waits, self.processes.together(), without_contention(self.device):

@@ -160,5 +160,5 @@ def _fingerprint(parameters: Sequence[nn.Parameter]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for parameter in parameters:
         values = parameter.detach().contiguous().view(-1).view(torch.uint8)
-        digest.update(memoryview(values.cpu().numpy()))
+        digest.update(values.cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -18,7 +18,6 @@ from heedful.training.optimisers import optimiser_tensors
 from heedful.training.protocol import Loss, Task
 from heedful.training.trial import trial
 
-
 T = TypeVar("T")
 
 

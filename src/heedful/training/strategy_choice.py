@@ -1,6 +1,7 @@
 """Which strategy computes the steps of a training."""
 
 import functools
+from typing import Any
 
 import torch
 
@@ -42,7 +43,11 @@ def strategy_of(
     threads = device.type == "cpu" and precision != "float16" and not settings.compile
     if settings.virtual_shards == 1:
         return Threads if threads else SingleProcess
-    shared = {"seed": seed, "shards": settings.virtual_shards, "processes": processes}
+    shared: dict[str, Any] = {
+        "seed": seed,
+        "shards": settings.virtual_shards,
+        "processes": processes,
+    }
     if settings.exact_reduction:
         return functools.partial(VirtualShards, parallel=threads, **shared)
     return functools.partial(DataParallel, **shared)

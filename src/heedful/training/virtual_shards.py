@@ -44,8 +44,8 @@ class _Shard(NamedTuple):
 class VirtualShards(Shards):
     """Adds gradients of virtual shards in a fixed order.
 
-    On the CPU, threads compute shards at the same time where :class:`Threads` would compute parts of
-    a batch; otherwise one thread computes shard after shard.
+    On the CPU, threads compute shards at the same time where :class:`Threads` would compute parts
+    of a batch; otherwise one thread computes shard after shard.
 
     Args:
         given: the arguments of :class:`Shards`.
