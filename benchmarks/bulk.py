@@ -1,6 +1,6 @@
 """Measures lines per second of ``heedful translate --bulk`` with 1 worker and with more.
 
-    python benchmarks/bulk.py RUN --texts FILE [--workers 2] [--repetitions 3] [--shard-lines 1000]
+    python benchmarks/bulk.py RUN --texts FILE [--workers 2] [--repetitions 3] [--json]
 
 Each worker has one thread. The numbers of workers take turns; ratios are computed within a
 repetition. The time includes loading the model in every process, so use a file that takes minutes.
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--shard-lines", type=int, default=1000)
+    parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     speeds: dict[int, list[float]] = {1: [], asked.workers: []}
     for _ in range(asked.repetitions):
@@ -53,6 +54,9 @@ def main() -> None:
         )
         for workers, found in speeds.items()
     }
+    if asked.json:
+        print(json.dumps({"machine": machine(1), "speeds": figures}))
+        return
     print(said(machine(1)))
     print(speed_table("lines/s", figures))
 

@@ -1,11 +1,17 @@
 """``heedful translate RUN FOLDER``: a tree of documents, and only what has changed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
+from heedful.basics.bounded_reading import read_json
 from heedful.cli.main import main
+from heedful.runs.checkpoints import MODEL, STATE, TRAINING, read_tensors, save_checkpoint
+from heedful.tasks.pairs.run import open_pair_run
+from heedful.tasks.translation.folders import translator_key
 from serving_help import small_run
 
 
@@ -15,7 +21,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *arguments: object,
 ) -> tuple[int, str, str]:
     monkeypatch.setattr("sys.argv", ["heedful", "translate", *map(str, arguments)])
     with pytest.raises(SystemExit) as exit:
@@ -73,6 +81,37 @@ def test_a_folder_is_translated_and_only_changes_again(
     assert code == 1
     assert "a.json:1: not JSON" in err
     assert "1 refused" in out
+
+
+def test_other_weights_or_another_ensemble_translate_all_again(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own, source, output = tmp_path / "own", tmp_path / "in", tmp_path / "out"
+    shutil.copytree(run, own)
+    source.mkdir()
+    (source / "a.txt").write_text("the cat\n")
+    arguments = (run, source, "--output", output)
+    for more, outcome in (
+        ((), "translated"), ((), "unchanged"), (("--ensemble", own), "translated"),
+    ):  # fmt: skip
+        code, out, err = call(monkeypatch, capsys, *arguments, *more)
+        assert (code, out) == (0, f"{output}: 1 {outcome}\n"), err
+    runs = ([own], [own, run])
+    before = [translator_key(one, None, ()) for one in runs]
+    assert [translator_key(one, None, ()) for one in runs] == before
+    assert translator_key([run], None, ()) == before[0] != before[1]
+    checkpoint = open_pair_run(own).chosen(None)
+    weights = {name: 1.5 * one for name, one in load_file(checkpoint.path / MODEL).items()}
+    shutil.copytree(checkpoint.path, own / "before")
+    shutil.rmtree(checkpoint.path)  # and train again, with the same facts
+    state = read_json(own / "before" / STATE)
+    save_checkpoint(checkpoint.path, weights, read_tensors(own / "before" / TRAINING), state)
+    after = [translator_key(one, None, ()) for one in runs]
+    assert not {*before} & {*after}
+    assert translator_key([run, own], None, ()) != after[1]
 
 
 def test_yaml_is_translated_if_it_names_its_language(

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 
-_MOST_DEATHS = 3
+MOST_DEATHS = 3
 """Number of workers that one job may kill before all ends."""
 _SECONDS_TO_END = 5
 
@@ -194,9 +194,9 @@ class _Pool(Generic[J]):
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         where = "while it was loading" if job is None else f"at {job.where}"
         self.deaths[None if job is None else job.path] += 1
-        if self.deaths[None if job is None else job.path] >= _MOST_DEATHS:
+        if self.deaths[None if job is None else job.path] >= MOST_DEATHS:
             raise UserError(
-                f"a worker {how} {where}, for the {_MOST_DEATHS}rd time; if memory is short, use "
+                f"a worker {how} {where}, for the {MOST_DEATHS}rd time; if memory is short, use "
                 "fewer workers; rerun the same command to resume"
             )
         notice(f"a worker {how} {where}; another worker takes its place")

@@ -3,14 +3,19 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.commands import add_command
 
+if TYPE_CHECKING:
+    from heedful.tasks.cluster_on_paper import Cluster
+
 _ON_PAPER = "Size on paper"
+_POSITIVE = ("batch", "length", "tokens", "flops_per_second", "cards", "price",
+             "cards_per_machine", "link", "network")  # fmt: skip
 
 
 def _option(name: str, text: str) -> typer.models.OptionInfo:
@@ -30,6 +35,8 @@ class Info:
         heedful info runs/en-de
 
         heedful info --size gpt3-175b --card a100 --cards 1024 --mfu 0.45 --price 2
+
+        heedful info --size llama3-8b --card h100 --cards 64 --strategy fsdp
     """
 
     run: Annotated[Path | None, typer.Argument(help="The run.")] = None
@@ -65,6 +72,27 @@ class Info:
     price: Annotated[
         float | None, _option("--price", "Price of a card for an hour, for the cost.")
     ] = None
+    strategy: Annotated[
+        Literal["ddp", "ddp-exact", "fsdp"] | None,
+        _option(
+            "--strategy", "Predict a step of all cards: ddp, ddp-exact (exact_reduction) or fsdp."
+        ),
+    ] = None
+    cards_per_machine: Annotated[
+        int, _option("--cards-per-machine", "Cards of a machine, for --strategy.")
+    ] = 8
+    link: Annotated[
+        float | None,
+        _option("--link", "GB/s that a card sends inside its machine; default: the card's."),
+    ] = None
+    network: Annotated[
+        float | None,
+        _option("--network", "GB/s that a card sends between machines; default: the card's."),
+    ] = None
+    spread: Annotated[
+        float,
+        _option("--spread", "Standard deviation of the cards' computing times ÷ their mean."),
+    ] = 0.0
 
 
 def _run(options: Info) -> None:
@@ -91,10 +119,12 @@ def _run(options: Info) -> None:
 def _print_size(options: Info, name: str) -> None:
     from heedful.tasks.size_on_paper import Assumptions, describe_size, size_on_paper
 
-    for option in ("batch", "length", "tokens", "flops_per_second", "cards", "price"):
+    for option in _POSITIVE:
         value = getattr(options, option)
         if value is not None and not 0 < value < float("inf"):
             raise UserError(f"--{option.replace('_', '-')} {value:g}: expected a number above 0")
+    if not 0 <= options.spread < 1:
+        raise UserError(f"--spread {options.spread:g}: expected a number from 0, below 1")
     if not 0 < options.mfu <= 1:
         raise UserError(f"--mfu {options.mfu:g}: expected a number above 0, at most 1")
     found = size_on_paper(
@@ -109,6 +139,7 @@ def _print_size(options: Info, name: str) -> None:
             speed=_speed(options),
             cards=options.cards,
             price=options.price,
+            cluster=_cluster(options),
         ),
     )
     print(
@@ -127,6 +158,19 @@ def _speed(options: Info) -> float | None:
     if options.card not in CARDS:
         raise UserError(f"--card {options.card}: known are {', '.join(CARDS)}")
     return CARDS[options.card]
+
+
+def _cluster(options: Info) -> "Cluster | None":
+    """The cards that train together, if a strategy is given."""
+    from heedful.tasks.cluster_on_paper import Cluster, links_of
+
+    if options.strategy is None:
+        if options.link is not None or options.network is not None:
+            raise UserError("--link and --network need --strategy; add it, or leave them out")
+        return None
+    link, network = (None if one is None else one * 1e9 for one in (options.link, options.network))
+    links = links_of(options.card, link, network, options.cards_per_machine)
+    return Cluster(options.strategy, links, options.spread)
 
 
 def register(app: typer.Typer) -> None:

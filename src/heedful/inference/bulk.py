@@ -33,7 +33,7 @@ from heedful.basics.locking import locked
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
 from heedful.data.readers import read_line_blocks
-from heedful.inference.bulk_workers import Opens, Shard, read_shard, run_shards
+from heedful.inference.bulk_workers import Opens, RunsShards, Shard, read_shard, run_shards
 from heedful.inference.files import check_output, line_windows
 
 STATE = ".heedful-bulk"
@@ -127,13 +127,17 @@ class BulkJob:
             if (output / name).resolve() in own:
                 raise UserError(f"{output / name} is an input; give another output folder")
 
-    def run(self, opens: Opens, workers: int, doing: str) -> BulkSummary:
+    def run(
+        self, opens: Opens, workers: int, doing: str, *, runs: RunsShards = run_shards
+    ) -> BulkSummary:
         """Do what is left of the job; interrupted, it is resumed by the same call.
 
         Args:
             opens: see :func:`heedful.inference.bulk_workers.run_shards`.
             workers: number of processes.
             doing: label of the progress bar, which is shown on a terminal.
+            runs: answers shards, here or on a cluster; see
+                :class:`heedful.inference.bulk_ray.RayShards`.
 
         Raises:
             UserError: another process works on the folder; the job was started with other settings
@@ -150,7 +154,7 @@ class BulkJob:
             self._remove_leftovers()
             manifest = self._manifest()
             try:
-                new = self._do(manifest, opens, workers, doing)
+                new = self._do(manifest, opens, workers, doing, runs)
                 counts: Counter[str] = Counter()
                 for name in self._left(manifest):
                     counts += self._join(manifest, name)
@@ -228,7 +232,9 @@ class BulkJob:
         count = -(-manifest.inputs[name].lines // self.shard_lines)
         return [self._folder(name) / f"{number:08}" for number in range(count)]
 
-    def _do(self, manifest: Manifest, opens: Opens, workers: int, doing: str) -> int:
+    def _do(
+        self, manifest: Manifest, opens: Opens, workers: int, doing: str, runs: RunsShards
+    ) -> int:
         """Answer all shards that are not done; returns their number of lines."""
         names = self._left(manifest)
         paths = [path for name in names for path in self._shard_paths(manifest, name)]
@@ -244,7 +250,7 @@ class BulkJob:
         total = sum(self._missing_lines(manifest, name) for name in names)
         with progress(doing, total, "lines") as advance:
             shards = self._shards(manifest, names)
-            run_shards(shards, opens, workers, advance=advance, finished=finished)
+            runs(shards, opens, workers, advance=advance, finished=finished)
         return lines
 
     def _missing_lines(self, manifest: Manifest, name: str) -> int:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
@@ -37,6 +38,21 @@ Answer = Callable[[Shard, Advance], tuple[list[str], Counter[str]]]
 be reported."""
 Opens = Callable[[], Answer]
 """Loads what a worker needs. It is pickled, and called once in each worker."""
+
+
+class RunsShards(Protocol):
+    """Answers all shards, as :func:`run_shards` does."""
+
+    def __call__(
+        self,
+        shards: Iterator[Shard],
+        opens: Opens,
+        count: int,
+        /,
+        *,
+        advance: Advance,
+        finished: Callable[[Shard], None],
+    ) -> None: ...
 
 
 def run_shards(

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.runs.model_size import TRAINED_COPIES, count_parameters, require_room
+from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
 from heedful.runs.settings import Recipe
+from heedful.tasks.cluster_on_paper import CardStep, Cluster, cluster_lines, on_cluster
 from heedful.tasks.sketch import PaperSize, Sketch
 from heedful.tasks.spec import spec_named, specs
 from heedful.training.on_paper import StepCost, real_step_cost, step_cost
+from heedful.training.step_time import Units, units_of
 
 CARDS: Mapping[str, float] = {
     "k80": 2.8e12,
@@ -57,6 +59,7 @@ class Assumptions:
         speed: FLOP/s of a card at most; no time is computed if None.
         cards: the number of cards.
         price: of a card for an hour; no cost is computed if None.
+        cluster: how the cards train together. If None, cards do not wait for each other.
     """
 
     batch: int = 1
@@ -69,6 +72,7 @@ class Assumptions:
     speed: float | None = None
     cards: int = 1
     price: float | None = None
+    cluster: Cluster | None = None
 
 
 class _Named(NamedTuple):
@@ -94,12 +98,8 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
         UserError: there is no such size or recipe, its task has no size on paper, or the length
             does not fit the model.
     """
-    named = _named(name)
-    sketch = spec_named(named.recipe.task).sketch(named.recipe)
-    length = assumptions.length or named.length or sketch.length
-    parameters = count_parameters(sketch.model)
-    embedded = _tables(sketch)
-    cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
+    named, sketch, length, units, embedded, cost = _sized(name, assumptions)
+    parameters = units.total
     tokens = assumptions.tokens or named.tokens
     a_token = assumptions.batch * length
     operations = {
@@ -109,6 +109,15 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
         "6n": 6 * parameters,
     }
     optimiser = assumptions.optimiser or str(named.recipe.training.optimiser)
+    memory = _memory(parameters, cost, optimiser, assumptions)
+    cluster = None
+    if assumptions.cluster is not None:
+        if assumptions.speed is None:
+            raise UserError("--strategy needs the speed of a card: give --card")
+        own = _card_step(units, cost, memory, optimiser, assumptions)
+        cluster = on_cluster(own, assumptions.cluster, assumptions.cards, a_token)
+    efficiency = 1.0 if cluster is None else cluster["efficiency"]
+    training = None if tokens is None else _training(tokens, operations, assumptions, efficiency)
     return {
         "size": name,
         "task": named.recipe.task,
@@ -125,9 +134,10 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
             "optimiser": optimiser,
             "checkpointing": assumptions.checkpointing,
         },
-        "memory": _memory(parameters, cost, optimiser, assumptions),
+        "memory": memory,
         "operations_per_token": operations,
-        "training": None if tokens is None else _training(tokens, operations, assumptions),
+        "cluster": cluster,
+        "training": training,
     }
 
 
@@ -146,6 +156,55 @@ def _named(name: str) -> _Named:
     tokens = loop.max_steps * loop.batch_tokens
     source = f"{loop.max_steps:,} steps of {loop.batch_tokens:,} tokens, as the recipe says"
     return _Named(recipe, None, tokens, source)
+
+
+class _Sized(NamedTuple):
+    named: _Named
+    sketch: Sketch
+    length: int
+    units: Units
+    embedded: int
+    cost: StepCost
+
+
+def _sized(name: str, assumptions: Assumptions) -> _Sized:
+    named = _named(name)
+    sketch = spec_named(named.recipe.task).sketch(named.recipe)
+    length = assumptions.length or named.length or sketch.length
+    units, embedded = units_of(sketch.model), _tables(sketch)
+    cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
+    return _Sized(named, sketch, length, units, embedded, cost)
+
+
+def card_step(name: str, assumptions: Assumptions) -> CardStep:
+    """What a card computes in a step, for several predictions of one size.
+
+    Args:
+        name: as for :func:`size_on_paper`.
+        assumptions: those of a card, with its speed.
+    """
+    named, _, _, units, _, cost = _sized(name, assumptions)
+    optimiser = assumptions.optimiser or str(named.recipe.training.optimiser)
+    memory = _memory(units.total, cost, optimiser, assumptions)
+    return _card_step(units, cost, memory, optimiser, assumptions)
+
+
+def _card_step(
+    units: Units,
+    cost: StepCost,
+    memory: Mapping[str, int | None],
+    optimiser: str,
+    assumptions: Assumptions,
+) -> CardStep:
+    return CardStep(
+        units,
+        cost,
+        assumptions.mfu * (assumptions.speed or 0.0),
+        _BYTES[assumptions.precision],
+        TRAINED_COPIES[optimiser] - 2,
+        memory[_kept(assumptions)] or 0,
+        assumptions.checkpointing,
+    )
 
 
 def _cost(name: str, recipe: Recipe, sketch: Sketch, batch: int, length: int) -> StepCost:
@@ -183,20 +242,24 @@ def _memory(
     }
     if assumptions.checkpointing and cost.checkpointed is None:
         raise UserError("--checkpointing is for models that consist of a Transformer's layers")
-    chosen = "activations_with_checkpointing" if assumptions.checkpointing else "activations"
     moments = (TRAINED_COPIES[optimiser] - 2) * whole
     return {
         "weights": whole,
         "gradients": whole,
         "optimiser": moments,
         **kept,
-        "training": 2 * whole + moments + (kept[chosen] or 0),
+        "training": 2 * whole + moments + (kept[_kept(assumptions)] or 0),
         "weights_in_inference": parameters * own,
     }
 
 
+def _kept(assumptions: Assumptions) -> str:
+    """Which activations are kept."""
+    return "activations_with_checkpointing" if assumptions.checkpointing else "activations"
+
+
 def _training(
-    tokens: int, operations: Mapping[str, float], assumptions: Assumptions
+    tokens: int, operations: Mapping[str, float], assumptions: Assumptions, efficiency: float
 ) -> dict[str, Any]:
     """Operations, time and cost of a training."""
     counted = tokens * operations["training"]
@@ -208,7 +271,7 @@ def _training(
     }
     if assumptions.speed is None:
         return found
-    seconds = counted / (assumptions.mfu * assumptions.speed * assumptions.cards)
+    seconds = counted / (assumptions.mfu * assumptions.speed * assumptions.cards * efficiency)
     card_hours = seconds * assumptions.cards / _HOUR
     found |= {
         "mfu": assumptions.mfu,
@@ -241,7 +304,10 @@ def describe_size(found: Mapping[str, Any]) -> str:
             f"{given['precision']}, weights, gradients and moments in float32; "
             f"{given['optimiser']}; fused attention, masked pairs counted",
         ),
-        ("weights", f"{_size(memory['weights'])}; {_size(memory['weights_in_inference'])} in use"),
+        (
+            "weights",
+            f"{_size(memory['weights'])}; {_size(memory['weights_in_inference'])} in use",
+        ),
         ("gradients", _size(memory["gradients"])),
         ("optimiser", _size(memory["optimiser"])),
         (
@@ -261,6 +327,8 @@ def describe_size(found: Mapping[str, Any]) -> str:
             "checkpointing",
         ),
     ]
+    if found["cluster"] is not None:
+        lines += cluster_lines(found["cluster"])
     lines += _training_lines(training)
     return "\n".join(f"{name:<14} {text}" for name, text in lines)
 

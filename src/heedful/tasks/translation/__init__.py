@@ -29,6 +29,21 @@ class Translation(TextToTextSpec):
             steps * 25_000,
         )
         for size, steps in (("base", 100_000), ("big", 300_000))
+    } | {
+        "transformer-1b": PaperSize(
+            {
+                "model": {
+                    "kind": "transformer",
+                    "layers": 8,
+                    "hidden_size": 2048,
+                    "ffn_size": 8192,
+                    "heads": 32,
+                },
+                "tokeniser": {"vocabulary_size": 37_000},
+            },
+            25,
+            "no published model: 8 + 8 layers, twice as wide as the big Transformer",
+        )
     }
     command = "translate"
     train_option = "translate"

@@ -1,6 +1,5 @@
 """``heedful translate --bulk``: text files of any size, in worker processes; resumable."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -20,18 +19,18 @@ from heedful.data.readers.opening import open_input
 from heedful.data.readers.text import codec_name
 from heedful.decoding import SearchOptions
 from heedful.inference.bulk import BulkInput, BulkJob, BulkSummary
+from heedful.inference.bulk_ray import RayShards
 from heedful.inference.bulk_workers import Answer, Shard
 from heedful.inference.files import LineFormat, line_of, notice_breaks, without_breaks
 from heedful.inference.line_input import is_tsv
 from heedful.inference.line_windows import WINDOW
 from heedful.inference.memory_first import translate_with_memory
 from heedful.inference.translator import Translator, length_notices
-from heedful.runs.checkpoints import MODEL
 from heedful.runs.registry import load_file, loaded_files
 from heedful.tasks.options import use_threads
-from heedful.tasks.pairs.run import MEMORY, open_pair_run
+from heedful.tasks.pairs.run import MEMORY
 from heedful.tasks.translation.command_options import Translate
-from heedful.tasks.translation.folders import visible_files
+from heedful.tasks.translation.folders import hash_of_model, visible_files
 from heedful.tasks.translation.input_format import Format
 from heedful.tasks.translation.opening import open_translator, uses_memory
 
@@ -67,9 +66,13 @@ def run_bulk(
     )
     threads = options.threads or max(1, torch.get_num_threads() // workers)
     opens = _Opens(options, loads, given, threads, tuple(loaded_files()))
-    max_length = translator.max_length
+    max_length, on_card = translator.max_length, translator.computing["device"] == "cuda"
     del translator, memory  # each worker loads its own
-    summary = job.run(opens, workers, "translating")
+    if options.ray is None:
+        summary = job.run(opens, workers, "translating")
+    else:
+        runs = RayShards(options.ray, threads, int(on_card))
+        summary = job.run(opens, workers, "translating", runs=runs)
     _report(options, output, summary, workers, max_length)
     return summary
 
@@ -236,7 +239,7 @@ def _settings(
     """Everything that affects translations, for the manifest of the job."""
     runs = [options.run, *(options.ensemble or [])]
     return {
-        "run": [_hash_of_model(path, options.checkpoint) for path in runs],
+        "run": [hash_of_model(path, options.checkpoint) for path in runs],
         **json.loads(search.model_dump_json()),
         "scores": options.scores,
         "no_memory": not uses_memory(options),
@@ -247,15 +250,3 @@ def _settings(
         "quantization": options.quantization,
         **translator.computing,
     }
-
-
-def _hash_of_model(path: Path, checkpoint: str | None) -> str:
-    """A hash of a run's facts and of the its checkpoint's weights, or of an export's files."""
-    if (path / "run.json").exists():
-        files = [path / "run.json", open_pair_run(path).chosen(checkpoint).path / MODEL]
-    else:
-        files = list(visible_files(path))
-    whole = hashlib.sha256()
-    for file in files:
-        whole.update(f"{file.name} {content_hash(file)}\n".encode())
-    return whole.hexdigest()

@@ -41,8 +41,9 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
 
         run_bulk(options, loads, given)
         return
-    if options.workers is not None or options.shard_lines is not None:
-        raise UserError("--workers and --shard-lines need --bulk; add it, or leave them out")
+    for_bulk = (options.workers, options.shard_lines, options.ray)
+    if any(one is not None for one in for_bulk):
+        raise UserError("--workers, --shard-lines and --ray need --bulk; add it")
     line_format = LineFormat(json=options.json or (options.nbest or 1) > 1, scores=options.scores)
     if line_format.json and options.scores:
         raise UserError("JSON output includes the score; leave out --scores")
@@ -93,9 +94,10 @@ def _translate_folder(
         return True
 
     columns = columns_of(options.source_column, options.target_column)
-    given = (search, options.no_memory, options.checkpoint)
-    more = [one for one in (options.keep_unknown, columns) if one]
-    key = translator_key(options.run, (*given, *more))
+    how = (options.engine, options.quantization, sorted(translator.computing.items()))
+    given = (search, options.no_memory, options.keep_unknown, columns, *how)
+    runs = [options.run, *(options.ensemble or [])]
+    key = translator_key(runs, options.checkpoint, given)
     counts = translate_folder(Path(options.file), options.output, key, translate)
     files = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
     print(f"{options.output}: {files or 'no files'}")

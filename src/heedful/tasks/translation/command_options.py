@@ -144,6 +144,14 @@ class Translate:
     workers: Annotated[
         int | None, typer.Option("--workers", help="--bulk: number of processes; default: 1.")
     ] = None
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="--bulk: workers are placed on a Ray cluster: auto, HOST:PORT of its head, or "
+            "local for this machine.",
+        ),
+    ] = None
     shard_lines: Annotated[
         int | None,
         typer.Option("--shard-lines", help="--bulk: lines of a shard; default: 10000."),

@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash, write_json
 from heedful.basics.notices import notice
-from heedful.tasks.pairs.run import MEMORY
+from heedful.runs.checkpoints import MODEL
+from heedful.tasks.pairs.run import MEMORY, open_pair_run
 
 RECORD = ".heedful-translated.json"
 """The file in the output folder that records the content hash of each translated file."""
-_OF_RUN = ("run.json", "result.json", MEMORY)
 
 Outcome = str
 """The outcome for a file: ``translated``, ``unchanged``, ``copied`` or ``refused``."""
@@ -68,13 +68,33 @@ def translate_folder(
     return counts
 
 
-def translator_key(run: Path, options: Any) -> str:
-    """A hash of everything that affects translations: run, memory and search options."""
+def translator_key(runs: Sequence[Path], checkpoint: str | None, options: Any) -> str:
+    """A hash of everything that affects translations: weights, memory and options.
+
+    Args:
+        runs: the run, and the others of its ensemble.
+        checkpoint: the checkpoint that is used; the chosen one if None.
+        options: search options and others.
+    """
     found = hashlib.sha256(repr(options).encode())
-    for name in _OF_RUN:
-        if (run / name).is_file():
-            found.update(content_hash(run / name).encode())
+    for run in runs:
+        found.update(hash_of_model(run, checkpoint).encode())
+    memory = runs[0] / MEMORY
+    if memory.is_file():
+        found.update(content_hash(memory).encode())
     return found.hexdigest()
+
+
+def hash_of_model(path: Path, checkpoint: str | None) -> str:
+    """A hash of a run's facts and of its checkpoint's weights, or of an export's files."""
+    if (path / "run.json").exists():
+        files = [path / "run.json", open_pair_run(path).chosen(checkpoint).path / MODEL]
+    else:
+        files = list(visible_files(path))
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(f"{file.name} {content_hash(file)}\n".encode())
+    return whole.hexdigest()
 
 
 def visible_files(folder: Path) -> Iterator[Path]:
