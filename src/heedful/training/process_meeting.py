@@ -99,4 +99,4 @@ def wait_for(look: Callable[[], str | None], seconds: float) -> str | None:
 
 
 def _set(store: "Store", key: str, value: bytes) -> None:
-    store.set(key, value)  # bytes are stored as they are
+    store.set(key, value)  # type: ignore[arg-type]  # bytes are stored as they are

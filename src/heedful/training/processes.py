@@ -297,7 +297,8 @@ class ProcessGroup(Processes):
                 time.sleep(4 * _LONGEST_PAUSE)
 
     def _set(self, key: str, value: bytes) -> None:
-        self._store.set(key, value)  # bytes are stored as they are
+        # Bytes are stored as they are.
+        self._store.set(key, value)  # type: ignore[arg-type]
 
     def _arrives(self, key: str, going_on: Callable[[], bool]) -> bool:
         """Wait for a key, as long as ``going_on`` returns True; returns whether it was set."""
