@@ -236,6 +236,13 @@ WRONG = [
     (["--size", "gpt2-small", "--length", "2000"], "reads at most 1,024 tokens"),
     (["--size", "mnist-perceiver"], "has no size on paper"),
     (["--size", "wikitext2-lstm", "--checkpointing"], "--checkpointing is for"),
+    (["--size", "gpt2-small", "--strategy", "ddp"], "--strategy needs the speed of a card"),
+    (
+        ["--size", "gpt2-small", "--strategy", "ddp", "--card", "h100", "--cards", "12"],
+        "--cards 12: give a multiple of the 8",
+    ),
+    (["--size", "gpt2-small", "--link", "3"], "--link and --network need --strategy"),
+    (["--size", "gpt2-small", "--spread", "1"], "--spread 1: expected"),
 ]
 
 
@@ -272,6 +279,27 @@ def test_the_command_prints_text_or_json(
     assert info(monkeypatch, "--size", "gpt2-small", *options) == 0
     text = capsys.readouterr().out
     for part in ("124,439,808", "1,000,000,000 tokens", "4 cards of 3.12e+14 FLOP/s", "MFU of 0.5"):
+        assert part in text
+
+
+def test_the_command_predicts_a_step_on_many_cards(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--size", "gpt2-small", "--tokens", "1e9", "--card", "a100", "--cards", "16"]
+    assert info(monkeypatch, *given, "--json") == 0
+    alone = json.loads(capsys.readouterr().out)["training"]
+    more = ["--strategy", "fsdp", "--network", "2", "--cards-per-machine", "4", "--spread", "0.05"]
+    assert info(monkeypatch, *given, *more, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    step, memory = found["cluster"], found["memory"]
+    assert step["computing_seconds"] < step["step_seconds"]
+    assert step["efficiency"] == step["computing_seconds"] / step["step_seconds"]
+    assert found["training"]["seconds"] == pytest.approx(alone["seconds"] / step["efficiency"])
+    assert (step["machines"], step["network_bytes_per_second"]) == (4, 2e9)
+    assert step["memory"]["weights"] == memory["weights"] // 16
+    assert info(monkeypatch, *given, *more) == 0
+    text = capsys.readouterr().out
+    for part in ("with fsdp on 16 cards in 4 machines", "% of 16 times one card", "GiB gathered"):
         assert part in text
 
 
