@@ -133,6 +133,25 @@ def test_the_first_epochs_are_linear(folder: Path) -> None:
     assert set(seen) == {True, False}
 
 
+def test_batches_of_a_number_of_rows_have_all_lengths(folder: Path) -> None:
+    from heedful.data.positions import Position
+
+    run, spec = spec_of_run(folder / "run")
+    settings = run.recipe.training.model_copy(update={"batch_rows": 32, "batch_tokens": 8})
+    task = spec.build_task(run, spec.fresh_model(run), settings, torch.device("cpu"), "float32")
+    epoch, mixed = [], 0
+    for after, batch in task.batches(Position(1)):
+        epoch.append(batch.weight)
+        mixed += len(set(batch["story"].shapes[:, 0].tolist())) > 1
+        if after.epoch == 1:
+            break
+    assert epoch == [32] * 18 + [24]  # all 600 questions
+    assert mixed == len(epoch)
+    resumed = next(task.batches(Position(1, 0, 32)))  # the second batch: pools have 32 rows
+    second = [batch for _, (_, batch) in zip(range(2), task.batches(Position(1)), strict=False)][1]
+    assert torch.equal(resumed[1]["question"].values, second["question"].values)
+
+
 def test_stories_of_text_have_one_line_for_each_question(folder: Path) -> None:
     told = "\n".join([*STORY, "Where is Mary?", "Where is John?", "", *STORY[1:], "Where is Mary?"])
     done = invoke("answer", str(folder / "run"), input=told)

@@ -1,5 +1,6 @@
 """A task of the training loop whose data are stores of columns."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 from heedful.basics.device import autocast
-from heedful.data.batching import FEWEST, StoreBatches
+from heedful.data.batching import FEWEST, POOL, StoreBatches
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.store import Store
@@ -25,6 +26,8 @@ class ColumnTask(TaskDefaults):
         train: the training examples.
         held_out: the validation examples; None for no validation.
         batch_tokens: maximum of rows × longest row of a batch.
+        batch_rows: number of rows of a training batch, whatever their lengths; None for rows of
+            similar lengths, limited by ``batch_tokens``.
         device: the device to compute on.
         precision: of matrix products in training; validation uses float32.
     """
@@ -39,11 +42,14 @@ class ColumnTask(TaskDefaults):
         held_out: Store | None,
         batch_tokens: int,
         *,
+        batch_rows: int | None = None,
         device: torch.device,
         precision: str = "float32",
     ) -> None:
         self.model, self.device, self.precision = model, device, precision
-        self.train = StoreBatches(train, batch_tokens, ColumnBatch.of, by=self.by)
+        # A pool that fits in one batch is not divided by length.
+        most, pool = (batch_tokens, POOL) if batch_rows is None else (sys.maxsize, batch_rows)
+        self.train = StoreBatches(train, most, ColumnBatch.of, by=self.by, pool=pool)
         self.held_out: StoreBatches[ColumnBatch] | None = None
         if held_out is not None:
             self.held_out = StoreBatches(held_out, batch_tokens, ColumnBatch.of, by=self.by)

@@ -91,7 +91,8 @@ class AnswerTask(ColumnTask):
         stores: tuple[Store, Store | None],
         **how: Any,
     ) -> None:
-        super().__init__(model, stores[0], stores[1], settings.batch_tokens, **how)
+        tokens, rows = settings.batch_tokens, settings.batch_rows
+        super().__init__(model, stores[0], stores[1], tokens, batch_rows=rows, **how)
         self.settings, self.answers = settings, answers
 
     def batches(
