@@ -153,7 +153,7 @@ def trained(recipe: dict[str, Any], folder: Path, data: Path, **more: Any) -> An
     train({**recipe, "training": {**recipe["training"], "threads": 1, **more}}, folder, data=data)
     weights = load_file(whole_checkpoints(folder / "checkpoints")[-1].path / "model.safetensors")
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    timed = ("seconds", "tokens_per_second", "time")
+    timed = ("seconds", "tokens_per_second", "time", "mfu", "memory")
     figures = [
         {key: value for key, value in json.loads(line).items() if key not in timed}
         for line in lines

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 PACKAGE = "heedful"
 # The front door imports public names when they are first used; the registry imports plug-ins.
 # Studies are found by file name in their own room.
-DYNAMIC = {"heedful": 1, "heedful.studies.catalogue": 1}
+DYNAMIC = {"heedful": 1, "heedful.serving": 1, "heedful.studies.catalogue": 1}
 
 
 def _modules() -> dict[str, ast.Module]:

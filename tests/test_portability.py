@@ -75,7 +75,8 @@ def test_another_seed_moves_the_seeds_of_tests_alone(
 ) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
-    (inside / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    for name in ("conftest.py", "disk_help.py"):
+        (inside / name).write_text((TESTS / name).read_text())
     (inside / "test_drawn.py").write_text(
         "import torch\n"
         "from pathlib import Path\n"

@@ -283,7 +283,7 @@ def test_requests_made_from_the_description(address: str) -> None:
             case.call_and_validate(checks=checks)
 
         call()
-    others = {"/languages", "/frontend/settings", "/health", "/api/models"}
+    others = {"/languages", "/frontend/settings", "/health", "/ready", "/api/models"}
     others |= {"/translate_file", "/download_file/{name}"}
     others |= {"/api/chat", "/api/chat/stream"}  # no dialogue run is served here
     assert set(FIELDS) | others | {"/api/predict/{model}"} == paths

@@ -52,7 +52,11 @@ class Written(LibreTranslate):
         models = ServedModels.__new__(ServedModels)
         models.models, models.pairs, models.codes = [model], {("en", "de"): model}, ["en", "de"]
         server: Any = SimpleNamespace(
-            models=models, limits=Limits(), needs_key=False, check_texts=lambda texts: None
+            models=models,
+            limits=Limits(),
+            needs_key=False,
+            check_texts=lambda texts: None,
+            shared_files=None,
         )
         super().__init__(server)
 

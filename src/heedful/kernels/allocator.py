@@ -18,3 +18,9 @@ def keep_freed_memory() -> None:
         trim_threshold, mmap_threshold = -1, -3
         libc.mallopt(mmap_threshold, 1 << 30)
         libc.mallopt(trim_threshold, 1 << 30)
+
+
+def return_freed_memory() -> None:
+    """Tell glibc to return the freed memory that it keeps to the system, now."""
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has the function
+        ctypes.CDLL(None).malloc_trim(0)

@@ -7,7 +7,6 @@ the supervisor has ended, and the worker ends within seconds.
 
 import asyncio
 import contextlib
-import ctypes
 import io
 import json
 import os
@@ -24,6 +23,7 @@ from fastapi import FastAPI
 
 from heedful.basics.errors import UserError
 from heedful.basics.shared_tensors import sharing_tensors
+from heedful.kernels.allocator import return_freed_memory
 from heedful.runs.checkpoints import MODEL, mapped_weights
 from heedful.runs.registry import load_file
 from heedful.serving.connections import Connection
@@ -257,7 +257,7 @@ def _work(
         mapped_weights() as paths,
     ):
         models = setup.load()
-    _return_memory()
+    return_freed_memory()  # loading a model first fills memory with random values
     application = setup.application(models, shared)
     ready = {"titles": [one.title for one in models], "weights": _identities(paths)}
     limits = setup.limits
@@ -273,12 +273,6 @@ def _work(
     log_to_standard_error()
     server.run()
     return application
-
-
-def _return_memory() -> None:
-    """Return freed memory to the system: loading a model first fills it with random values."""
-    with contextlib.suppress(OSError, AttributeError):  # only glibc has the function
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _identities(paths: list[Path]) -> list[list[int]]:
