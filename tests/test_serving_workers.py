@@ -186,6 +186,7 @@ def test_workers_share_metrics_and_translated_files(server: Process, run: Path) 
         assert httpx.get(f"{server.address}{path}").status_code == 200
 
 
+@LONG
 def test_a_rolling_restart_loses_no_request(server: Process, run: Path) -> None:
     old, characters = right(run), server.metric("heedful_characters_total")
     before = set(server.workers)
@@ -204,6 +205,7 @@ def test_a_rolling_restart_loses_no_request(server: Process, run: Path) -> None:
     assert server.metric("heedful_characters_total") == characters + sent
 
 
+@LONG
 def test_a_killed_worker_is_replaced(server: Process, run: Path) -> None:
     known = right(run)
     since, victim = len(server.messages), server.workers[0]
