@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.texts.rows import RowBatch
 from heedful.tasks.translation.training import TranslationTask
 from heedful.training.loop import Loop
+from heedful.training.protocol import Loss, TaskDefaults
 from heedful.training.report import Report
 from heedful.training.strategies import BatchLoss
 from heedful.training.threads import Threads
@@ -75,6 +77,28 @@ def gradients(model: nn.Module) -> list[Tensor]:
     model.zero_grad()
     assert all(gradient is not None for gradient in found)
     return [gradient for gradient in found if gradient is not None]
+
+
+class TwoBiases(TaskDefaults):
+    """Two parameters that are added, for which ``torch.autograd.grad`` returns the same tensor."""
+
+    def __init__(self) -> None:
+        self.model = nn.ParameterDict({name: torch.zeros(3) for name in ("one", "other")})
+
+    def split(self, batch: Any, count: int, fewest: int = 0) -> list[Any]:
+        return [SimpleNamespace(rows=rows, weight=len(rows)) for rows in batch.rows.chunk(count)]
+
+    def loss(self, batch: Any) -> Loss:
+        total = (batch.rows + (self.model["one"] + self.model["other"])).square().sum()
+        return Loss(total, {"loss": total.detach()})
+
+
+def test_parameters_that_are_added_have_gradients_of_their_own() -> None:
+    one: Any = TwoBiases()
+    batch = SimpleNamespace(rows=torch.arange(12.0).view(4, 3), weight=4)
+    learn(threads_of(one), batch, 4)
+    assert torch.equal(one.model["one"].grad, one.model["other"].grad)
+    assert torch.equal(one.model["one"].grad, 2 * batch.rows.sum(0) / 4)
 
 
 @pytest.mark.parametrize("settings", [TRANSFORMER, RECURRENT], ids=["transformer", "recurrent"])

@@ -46,12 +46,21 @@ class Threads(SingleProcess):
         ]
         found = [call.result() for call in calls]
         for _, gradients in found:
-            for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                if parameter.grad is None:
-                    parameter.grad = gradient
-                elif gradient is not None:
-                    parameter.grad += gradient
+            self._add(gradients)
         return [batch_loss(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
+
+    def _add(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add the gradients of a part to those of the parameters."""
+        taken: set[int] = set()  # parameters that are added have one tensor as their gradient
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            if gradient is None:
+                continue
+            if parameter.grad is not None:
+                parameter.grad += gradient
+            else:
+                place = gradient.data_ptr()
+                parameter.grad = gradient.clone() if place in taken else gradient
+                taken.add(place)
 
     def parts(self, batch: Any) -> Sequence[Any]:
         """The parts of a batch for the threads; the batch alone if it is computed whole."""
