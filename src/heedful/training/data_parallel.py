@@ -74,14 +74,6 @@ class DataParallel(Shards):
         self.end_step(step)
         return losses
 
-    def reduce(self, sums: dict[str, float]) -> dict[str, float]:
-        """The sums over all processes, in the order of the ranks."""
-        found: dict[str, float] = {}
-        for own in self.processes.gather(sums):
-            for name, value in own.items():
-                found[name] = found.get(name, 0.0) + value
-        return found
-
     def _batch(self, batch: Any, weight: float, last: bool) -> Loss:
         """Add the gradients of a batch; those of all processes are summed with the last one."""
         module, count = self.parallel or self.module, self.rank.count

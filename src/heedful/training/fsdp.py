@@ -207,14 +207,6 @@ class FullySharded(Shards):
             torch.autograd.backward(loss.total / weight)
         return [batch_loss(batch.weight, loss)]
 
-    def reduce(self, sums: dict[str, float]) -> dict[str, float]:
-        """The sums over all processes, in the order of the ranks."""
-        found: dict[str, float] = {}
-        for own in self.processes.gather(sums):
-            for name, value in own.items():
-                found[name] = found.get(name, 0.0) + value
-        return found
-
     def clip(self, limit: float) -> Tensor:
         """Clip the gradients by the norm of all shards; returns it."""
         gradients = [_local(one.grad) for one in self.parameters if one.grad is not None]

@@ -116,6 +116,14 @@ class Shards(SingleProcess):
         """The value of rank 0."""
         return self.processes.broadcast(value)
 
+    def reduce(self, sums: dict[str, float]) -> dict[str, float]:
+        """The sums over all processes, in the order of the ranks."""
+        found: dict[str, float] = {}
+        for own in self.processes.gather(sums):
+            for name, value in own.items():
+                found[name] = found.get(name, 0.0) + value
+        return found
+
     def own_shards(self, batches: Sequence[Any]) -> list[tuple[int, Sequence[Any]]]:
         """The shards of this process: the number of each in the step, and its batches."""
         each = self.rank.each
