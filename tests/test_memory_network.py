@@ -1,6 +1,6 @@
 """The end-to-end memory network against the equations of its paper, written as loops."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from heedful.attention import watch
 from heedful.models import StorySettings, build_story_model
 from heedful.models.memory_network import MemoryNetwork
-from heedful.models.stories import ages, noisy_ages
+from heedful.models.stories import Encoding, ages, noisy_ages
 
 WORDS, WIDTH, ANSWERS = 12, 5, [6, 9, 4]
 STORY = [[5, 6, 7, 8], [9, 4, 0, 0], [10, 11, 6, 0]]
@@ -32,7 +32,7 @@ def made(**more: Any) -> MemoryNetwork:
 
 
 def sentence(table: Tensor, tokens: list[int], encode: Any) -> Tensor:
-    """Σ_j l_j ∘ A x_j, with l_kj = (1 − j/J) − (k/d) (1 − 2j/J), trained, or 1."""
+    """Σ_j l_j ∘ A x_j, with l_kj = (1 − j/J) − (k/d) (1 − 2j/J), centred, trained, or 1."""
     tokens = [one for one in tokens if one]
     total, J = table.new_zeros(WIDTH), len(tokens)
     for j, token in enumerate(tokens, start=1):
@@ -40,6 +40,8 @@ def sentence(table: Tensor, tokens: list[int], encode: Any) -> Tensor:
             weight: Any = 1.0
             if encode.encoding == "positions":
                 weight = (1 - j / J) - (k / WIDTH) * (1 - 2 * j / J)
+            if encode.encoding == "centred-positions":
+                weight = 1 + 4 * (k - (WIDTH + 1) / 2) * (j - (J + 1) / 2) / (WIDTH * J)
             if encode.encoding == "learned":
                 weight = encode.weights[j - 1, k - 1]
             one = torch.zeros(WIDTH, dtype=torch.double)
@@ -90,7 +92,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("tying", ["adjacent", "layer-wise"])
-@pytest.mark.parametrize("encoding", ["positions", "learned", "bag-of-words"])
+@pytest.mark.parametrize("encoding", get_args(Encoding))
 @pytest.mark.parametrize(
     "more",
     [

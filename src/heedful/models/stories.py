@@ -89,29 +89,81 @@ def noisy_ages(facts: Tensor, share: float) -> Tensor:
     return found.to(facts.device)
 
 
-def position_weights(lengths: Tensor, longest: int, width: int, dtype: torch.dtype) -> Tensor:
-    """The weights ``[.., L, D]`` of the words of texts: l_kj = (1 − j/J) − (k/D) (1 − 2j/J).
+class PlaceWeights(NamedTuple):
+    """Weights l_kj = α_j + γ_k β_j of the words of texts: those of a place j and a component k."""
+
+    alpha: Tensor
+    """``[.., L]``"""
+    beta: Tensor
+    """``[.., L]``"""
+    gamma: Tensor
+    """``[D]``"""
+
+    def sum(self, words: Tensor) -> Tensor:
+        """Σ_j l_j ∘ x_j: words ``[.., L, D]`` to ``[.., D]``."""
+        found = torch.stack([self.alpha, self.beta], -2) @ words
+        return found[..., 0, :] + self.gamma * found[..., 1, :]
+
+
+def position_weights(there: Tensor, width: int, dtype: torch.dtype) -> PlaceWeights:
+    """The position encoding l_kj = (1 − j/J) − (k/D) (1 − 2j/J), 0 for padding.
 
     Args:
-        lengths: the numbers J of words ``[..]``.
-        longest: L.
+        there: which words are not padding ``[.., L]``; the texts have J words.
         width: D.
         dtype: of the result.
 
-    Source: Sukhbaatar et al. 2015, section 4.1: position encoding.
+    Source: Sukhbaatar et al. 2015, section 4.1.
 
     Example:
-        >>> position_weights(torch.tensor(2), 2, 2, torch.float32)
+        >>> alpha, beta, gamma = position_weights(torch.tensor([True, True]), 2, torch.float32)
+        >>> alpha[:, None] + beta[:, None] * gamma
         tensor([[0.5000, 0.5000],
                 [0.5000, 1.0000]])
     """
-    j = torch.arange(1, longest + 1, device=lengths.device, dtype=dtype).unsqueeze(-1)
-    k = torch.arange(1, width + 1, device=lengths.device, dtype=dtype) / width
-    share = j / lengths.clamp(min=1).to(dtype)[..., None, None]  # j / J
-    return (1 - share) - k * (1 - 2 * share)
+    place, count, component = _places(there, width, dtype)
+    share = place / count  # j / J
+    return PlaceWeights((1 - share) * there, (2 * share - 1) * there, component / width)
 
 
-Encoding = Literal["positions", "learned", "bag-of-words"]
+def centred_position_weights(there: Tensor, width: int, dtype: torch.dtype) -> PlaceWeights:
+    """l_kj = 1 + 4 (k − (D+1)/2) (j − (J+1)/2) / (D J): about twice the weights of
+    :func:`position_weights`, with a mean of 1.
+
+    The program of Sukhbaatar et al. 2015 computes them so, with the largest J of all texts. With
+    the weights of the paper, the end-to-end network does not learn basic induction (bAbI task 16).
+
+    Args:
+        there: which words are not padding ``[.., L]``; the texts have J words.
+        width: D.
+        dtype: of the result.
+
+    Example:
+        >>> there = torch.tensor([True, True])
+        >>> alpha, beta, gamma = centred_position_weights(there, 2, torch.float32)
+        >>> alpha[:, None] + beta[:, None] * gamma
+        tensor([[1.2500, 0.7500],
+                [0.7500, 1.2500]])
+    """
+    place, count, component = _places(there, width, dtype)
+    beta = (place - (count + 1) / 2) / count
+    gamma = 4 * (component - (width + 1) / 2) / width
+    return PlaceWeights(there.to(dtype), beta * there, gamma)
+
+
+def _places(there: Tensor, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """j ``[L]``, J ``[.., 1]`` and k ``[D]``, from 1."""
+    place = torch.arange(1, there.shape[-1] + 1, device=there.device, dtype=dtype)
+    count = there.sum(-1, keepdim=True).clamp(min=1).to(dtype)
+    return place, count, torch.arange(1, width + 1, device=there.device, dtype=dtype)
+
+
+_WEIGHTS = {
+    "positions": position_weights,
+    "centred-positions": centred_position_weights,
+}
+"""Encoding → its fixed weights."""
+Encoding = Literal["positions", "centred-positions", "learned", "bag-of-words", "convolution"]
 _PLACES = 64
 """Places with learned weights of their own; later words have those of the last one."""
 
@@ -120,7 +172,8 @@ class TextEncoding(nn.Module):
     """A vector for each text: the weighted sum of the embeddings of its words.
 
     Args:
-        encoding: ``positions``: the weights are :func:`position_weights`; ``learned``: a trained
+        encoding: ``positions``: the weights are :func:`position_weights`; ``centred-positions``:
+            those of :func:`centred_position_weights`, about twice as large; ``learned``: a trained
             vector for each place, at first all ones (Henaff et al. 2017, "Tracking the World State
             with Recurrent Entity Networks", section 2.1); ``bag-of-words``: all are 1, and the
             order of the words does not count.
@@ -135,14 +188,13 @@ class TextEncoding(nn.Module):
 
     def forward(self, table: nn.Embedding, tokens: Tensor) -> Tensor:
         """``tokens [.., L]``, padded with PAD, to ``[.., D]``."""
-        embedded: Tensor = table(tokens)
-        there = (tokens != PAD).unsqueeze(-1)
-        embedded = embedded * there
+        words: Tensor = table(tokens)
+        there = tokens != PAD
+        if self.encoding in _WEIGHTS:
+            weights = _WEIGHTS[self.encoding](there, words.shape[-1], words.dtype)
+            return weights.sum(words)
+        words = words * there.unsqueeze(-1)
         if self.encoding == "learned":
             places = torch.arange(tokens.shape[-1], device=tokens.device).clamp(max=_PLACES - 1)
-            embedded = embedded * self.weights[places]
-        if self.encoding == "positions":
-            longest, width = embedded.shape[-2:]
-            lengths = there.sum((-2, -1))
-            embedded = embedded * position_weights(lengths, longest, width, embedded.dtype)
-        return embedded.sum(-2)
+            words = words * self.weights[places]
+        return words.sum(-2)
