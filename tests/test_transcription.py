@@ -660,6 +660,8 @@ def test_ctc_is_weighed_in_the_search(folder: Path) -> None:
     plain = invoke("transcribe", run, *names, "--json")
     assert zero.exit_code == 0, zero.exception
     assert zero.stdout == plain.stdout
+    scored = invoke("evaluate", run, "--ctc-weight", "1", "--output", str(folder / "by-ctc.txt"))
+    assert scored.exit_code == 0, scored.exception
     reader = heedful.load(folder / "run")
     recordings = [heard_in(name) for name in names]
     by_decoder = reader.predict(recordings)
@@ -690,6 +692,9 @@ def test_ctc_is_weighed_in_the_search(folder: Path) -> None:
         exact = log_probability(emissions, expected.tokens, BLANK)
         assert by_ctc.log_probability == pytest.approx(exact, abs=1e-4)
     assert alone.stdout.splitlines() == [one.text for one in by_decoder]
+    reader.options = reader.options.model_copy(update={"length_penalty": 1.0, "beam": 5})
+    written = (folder / "by-ctc.txt").read_text(encoding="utf-8").splitlines()[:4]
+    assert written == [one.text for one in reader.predict(recordings)]
 
 
 # A language model
@@ -751,8 +756,12 @@ def test_a_language_model_changes_the_search(folder: Path, tmp_path: Path) -> No
                   "--language-weight", "0")  # fmt: skip
     assert same.exit_code == 0, same.exception
     assert same.stdout == alone.stdout
-    led = invoke("transcribe", run, name, "--language-model", str(tmp_path / "lm"),
-                 "--language-weight", "30")  # fmt: skip
+    language = ["--language-model", str(tmp_path / "lm"), "--language-weight", "30"]
+    led = invoke("transcribe", run, name, *language)
     assert led.stdout.startswith("high mid")
+    scored = invoke("evaluate", run, "--data", str(folder / "test.tsv"), "--json", *language,
+                    "--output", str(tmp_path / "led.txt"))  # fmt: skip
+    assert scored.exit_code == 0, scored.exception
+    assert (tmp_path / "led.txt").read_text(encoding="utf-8").splitlines()[2] == led.stdout.strip()
     wrong = invoke("transcribe", run, name, "--language-model", run)
     assert "no language model" in str(wrong.exception)

@@ -312,13 +312,31 @@ class ColumnSpec(TaskSpec):
         if not examples:
             what = "keeps no test examples (its recipe names no data.test); give files with --data"
             raise UserError(f"{run.path} {what}" if data is None else f"{', '.join(data)} is empty")
-        results = opening.load(run.path).predict([self._input_of(one) for one in examples])
+        predictor = opening.load(run.path)
+        settings = self.configure(predictor, options, opening)
+        results = predictor.predict([self._input_of(one) for one in examples])
         outputs = [self.write_result(one) for one in results]
         title = f"{len(examples):,} examples"
         known = run.facts["known"]
         figures = self.figures(examples, results, known)
         one_by_one = self.one_by_one(examples, outputs, figures, known)
-        return Evaluation(title, figures, outputs, examples=one_by_one)
+        return Evaluation(title, figures, outputs, settings=settings, examples=one_by_one)
+
+    def configure(self, predictor: Any, options: Any, opening: Opening) -> Mapping[str, Any]:
+        """Change how a predictor of :meth:`evaluate` computes.
+
+        Args:
+            predictor: the predictor.
+            options: an instance of :meth:`evaluation_options`.
+            opening: loads further runs.
+
+        Returns:
+            The settings, which are recorded with the figures.
+
+        Raises:
+            UserError: the run does not allow the options.
+        """
+        return {}
 
     def one_by_one(
         self,

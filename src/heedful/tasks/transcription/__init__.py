@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.tasks.column_spec import LeftOutError
 from heedful.tasks.sound_spec import SoundSpec
-from heedful.tasks.spec import Command, register
+from heedful.tasks.spec import Command, Opening, register
 
 if TYPE_CHECKING:
     import torch
@@ -145,6 +145,16 @@ class Transcription(SoundSpec):
 
     def weight_name(self, run: Any) -> str:
         return "tokens"
+
+    def evaluation_options(self) -> type[Any]:
+        from heedful.tasks.transcription.search_choice import SearchChoice
+
+        return SearchChoice
+
+    def configure(self, predictor: Any, options: Any, opening: Opening) -> Mapping[str, Any]:
+        from heedful.tasks.transcription.search_choice import choose_search
+
+        return choose_search(predictor, options, device=opening.device)
 
     def figures(
         self, examples: Sequence["Spoken"], results: Sequence[Any], known: Mapping[str, Any]

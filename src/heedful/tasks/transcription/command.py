@@ -12,7 +12,6 @@ import typer
 from heedful.basics.errors import UserError
 from heedful.tasks.line_commands import Json, Output, TraceFile, check_outputs, save_trace
 from heedful.tasks.options import (
-    Beam,
     Checkpoint,
     Device,
     Precision,
@@ -21,12 +20,13 @@ from heedful.tasks.options import (
     use_threads,
 )
 from heedful.tasks.sound_input import heard_in, lines_of
+from heedful.tasks.transcription.search_choice import SearchChoice, choose_search
 
 _AT_ONCE = 16
 
 
-@dataclass(frozen=True)
-class TranscribeOptions:
+@dataclass(frozen=True, kw_only=True)
+class TranscribeOptions(SearchChoice):
     """Transcribe recordings: one line for each file, in the same order.
 
     Recordings that are longer than data.longest of the recipe are cut into parts where they are
@@ -58,29 +58,9 @@ class TranscribeOptions:
         Literal["srt", "vtt"] | None,
         typer.Option("--subtitles", help="Write subtitles of one recording, from word times."),
     ] = None
-    beam: Beam = None
     nbest: Annotated[
         int, typer.Option("--nbest", help="Texts of each recording in the JSON output.")
     ] = 1
-    language_model: Annotated[
-        Path | None,
-        typer.Option(
-            "--language-model",
-            help="A run of a language model over the same units, for the search.",
-        ),
-    ] = None
-    language_weight: Annotated[
-        float, typer.Option("--language-weight", min=0.0, help="Weight of the language model.")
-    ] = 0.3
-    ctc_weight: Annotated[
-        float | None,
-        typer.Option(
-            "--ctc-weight",
-            min=0.0,
-            max=1.0,
-            help="Weight of CTC in the search, for a model with CTC beside a decoder.",
-        ),
-    ] = None
     trace: TraceFile = None
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -94,20 +74,10 @@ def run(options: TranscribeOptions) -> None:
         raise UserError("--subtitles and --json exclude each other; leave out one")
     check_outputs(options.output, options.trace)
     use_threads(options.threads)
-    from heedful.basics.settings import check
     from heedful.inference.files import write_lines
 
     predictor = load_for("transcription", options)
-    own = predictor.options.model_dump() | {"nbest": options.nbest}
-    if options.beam is not None:
-        own["beam"] = options.beam
-    if options.ctc_weight is not None:
-        own["ctc_weight"] = options.ctc_weight
-    predictor.options = check(type(predictor.options), own, "the options")
-    if options.ctc_weight:
-        _check_joint(predictor)
-    if options.language_model is not None:
-        _use_language(predictor, options)
+    choose_search(predictor, options, nbest=options.nbest, device=options.device)
     paths = lines_of(options.files)
     for name, given in (("--trace", options.trace), ("--subtitles", options.subtitles)):
         if given is not None:
@@ -119,26 +89,6 @@ def run(options: TranscribeOptions) -> None:
     else:
         lines = _lines(predictor.predict, paths, options.json)
     write_lines(lines, options.output, "transcription")
-
-
-def _check_joint(predictor: Any) -> None:
-    from heedful.tasks.transcription.recipe import require_both
-
-    try:
-        require_both(predictor.recipe.model, "--ctc-weight")
-    except ValueError as error:
-        raise UserError(str(error)) from None
-
-
-def _use_language(predictor: Any, options: TranscribeOptions) -> None:
-    from heedful.tasks.spec import spec_of_run
-
-    assert options.language_model is not None
-    _, spec = spec_of_run(options.language_model)
-    if spec.name != "language-model":
-        raise UserError(f"{options.language_model} is a run for {spec.name}, no language model")
-    generator = spec.load(options.language_model, device=options.device)
-    predictor.with_language(generator, options.language_weight)
 
 
 def _only(paths: Iterable[str], option: str) -> list[str]:

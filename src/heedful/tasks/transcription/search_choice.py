@@ -1,0 +1,89 @@
+"""How the search of a run is changed by options of ``heedful transcribe`` and ``evaluate``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.basics.settings import check
+from heedful.tasks.options import Beam
+
+
+@dataclass(frozen=True)
+class SearchChoice:
+    """What replaces the settings of the run."""
+
+    beam: Beam = None
+    language_model: Annotated[
+        Path | None,
+        typer.Option(
+            "--language-model",
+            help="A run of a language model over the same units, for the search.",
+        ),
+    ] = None
+    language_weight: Annotated[
+        float, typer.Option("--language-weight", min=0.0, help="Weight of the language model.")
+    ] = 0.3
+    ctc_weight: Annotated[
+        float | None,
+        typer.Option(
+            "--ctc-weight",
+            min=0.0,
+            max=1.0,
+            help="Weight of CTC in the search, for a model with CTC beside a decoder.",
+        ),
+    ] = None
+
+
+def choose_search(
+    predictor: Any, choice: SearchChoice, *, nbest: int = 1, device: str = "auto"
+) -> dict[str, Any]:
+    """Change how a predictor searches.
+
+    Args:
+        predictor: the predictor.
+        choice: what replaces the settings of its run.
+        nbest: number of texts of each recording.
+        device: where a language model computes.
+
+    Returns:
+        The settings of the search, for a record of an evaluation.
+
+    Raises:
+        UserError: the run or the language model does not fit.
+    """
+    own = predictor.options.model_dump() | {"nbest": nbest}
+    given = {"beam": choice.beam, "ctc_weight": choice.ctc_weight}
+    own |= {name: value for name, value in given.items() if value is not None}
+    predictor.options = check(type(predictor.options), own, "the options")
+    if choice.ctc_weight:
+        _check_joint(predictor)
+    settings = {name: own[name] for name in given}
+    if choice.language_model is not None:
+        _use_language(predictor, choice, device)
+        settings |= {
+            "language_model": str(choice.language_model),
+            "language_weight": choice.language_weight,
+        }
+    return settings
+
+
+def _check_joint(predictor: Any) -> None:
+    from heedful.tasks.transcription.recipe import require_both
+
+    try:
+        require_both(predictor.recipe.model, "--ctc-weight")
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def _use_language(predictor: Any, choice: SearchChoice, device: str) -> None:
+    from heedful.tasks.spec import spec_of_run
+
+    assert choice.language_model is not None
+    _, spec = spec_of_run(choice.language_model)
+    if spec.name != "language-model":
+        raise UserError(f"{choice.language_model} is a run for {spec.name}, no language model")
+    predictor.with_language(spec.load(choice.language_model, device=device), choice.language_weight)
