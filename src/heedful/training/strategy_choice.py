@@ -60,7 +60,13 @@ def strategy_of(
     if settings.strategy == "fsdp":
         from heedful.training.fsdp import FullySharded, shard  # takes a while
 
-        module = shard(task, device, precision, cpu_offload=settings.cpu_offload)
+        module = shard(
+            task,
+            device,
+            precision,
+            cpu_offload=settings.cpu_offload,
+            gather_precision=settings.gather_precision,
+        )
         return functools.partial(FullySharded, module=module, **shared)
     threads = device.type == "cpu" and precision != "float16" and not settings.compile
     if settings.virtual_shards == 1:
