@@ -2,15 +2,19 @@
 
 import traceback
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from heedful.attention import watch
+from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.layers.checkpointing import checkpoint_layers
@@ -48,8 +52,10 @@ class Pairs(NamedTuple):
 class Copying(TaskDefaults):
     """Predicts random tokens; a part of its loss is of attention weights, if there are any."""
 
-    def __init__(self, model: PairModel, watching: bool = False) -> None:
-        self.model, self.watching = model, watching
+    def __init__(
+        self, model: PairModel, watching: bool = False, precision: str = "float32"
+    ) -> None:
+        self.model, self.watching, self.precision = model, watching, precision
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Pairs]]:
         return of_rank(self._order(position), rank)
@@ -64,9 +70,11 @@ class Copying(TaskDefaults):
             yield position, Pairs(source, tokens[1], rows * length)
 
     def loss(self, batch: Pairs) -> Loss:
-        with watch(self.model, [] if not self.watching else None, keep_gradients=True) as seen:
+        lower = autocast(CPU, self.precision if self.model.training else "float32")
+        seeing = watch(self.model, [] if not self.watching else None, keep_gradients=True)
+        with lower, seeing as seen:
             states = self.model.states(batch.source, batch.target)
-        logits = states @ self.model.output_table.T
+        logits = states.to(self.model.output_table.dtype) @ self.model.output_table.T
         total = F.cross_entropy(logits.flatten(0, 1), batch.target.flatten(), reduction="sum")
         for calls in seen.values():
             total = total + calls[0].square().sum()
@@ -95,9 +103,9 @@ def model_of(name: str, **options: Any) -> PairModel:
         built = ByteNet(ByteNetSettings.model_validate(table), 380, 380)
     elif name == "shared":
         more = {"positions": "shaw", "share_positions": True, "tied_embeddings": "none"}
-        built = transformer(**SMALL, **more, **options)
+        built = transformer(**SMALL | more | options)
     else:
-        built = transformer(**SMALL, tied_embeddings="all", pre_norm=True, **options)
+        built = transformer(**SMALL | options, tied_embeddings="all", pre_norm=True)
     return built.double()
 
 
@@ -116,13 +124,17 @@ class InTurn(Shards):
 def steps(name: str, sharded: bool, count: int = 2, **options: Any) -> dict[str, Any]:
     """Weights, norms and sizes after some steps, with two batches per shard."""
     again, watching = options.pop("again", False), options.pop("watching", False)
-    task = Copying(model_of(name, **options), watching)
+    gather = options.pop("gather", None)
+    precision = "float32" if gather is None else "bfloat16"
+    model = model_of(name, **options)
+    task = Copying(model if gather is None else model.float(), watching, precision)
     if again:
         checkpoint_layers(task.model)
     settings = LoopSettings(learning_rate=0.01, warmup_steps=0)
     processes = join() if sharded else Processes()
     shared = {"seed": 1, "shards": SHARDS, "processes": processes}
-    module = shard(task, CPU, "float32") if sharded else None
+    how = {} if gather is None else {"gather_precision": gather}
+    module = shard(task, CPU, precision, **how) if sharded else None
     groups = groups_of(task.model, settings)
     parameters = [one for group in groups for one in group.parameters]
     optimiser = build_optimiser(groups, settings)
@@ -139,7 +151,8 @@ def steps(name: str, sharded: bool, count: int = 2, **options: Any) -> dict[str,
         if step == 1:
             operations = strategy.operations(group[0])
             optimiser.zero_grad(set_to_none=True)
-        losses = strategy.gradients(step, group, weight)
+        with counted_gathers() as sent:
+            losses = strategy.gradients(step, group, weight)
         total = strategy.reduce({"loss": sum(float(one.loss.total) for one in losses)})
         norms += [float(strategy.clip(0.5)), total["loss"]]
         optimiser.step()
@@ -152,11 +165,34 @@ def steps(name: str, sharded: bool, count: int = 2, **options: Any) -> dict[str,
     return {
         "weights": {name: whole(one) for name, one in task.model.state_dict().items()},
         "norms": norms,
+        "sent": sent,
         "figures": figures,
         "operations": operations,
         "held": sum(local(one).numel() for one in state),
         "parameters": sum(local(one).numel() for one in task.model.parameters()),
     }
+
+
+@contextmanager
+def counted_gathers() -> Iterator[dict[str, int]]:
+    """Bytes that this process sends in all-gathers, by type."""
+    sent: dict[str, int] = {}
+
+    def counted(known: Any) -> Any:
+        def gather(whole: Tensor, own: Tensor, *given: Any, **named: Any) -> Any:
+            before = dict(sent)
+            found = known(whole, own, *given, **named)
+            if sent == before:  # one of them calls the other
+                sent[str(own.dtype)] = sent.get(str(own.dtype), 0) + own.nbytes
+            return found
+
+        return gather
+
+    with ExitStack() as stack:
+        for name in ("all_gather_into_tensor", "all_gather_single"):
+            if hasattr(dist, name):
+                stack.enter_context(patch.object(dist, name, counted(getattr(dist, name))))
+        yield sent
 
 
 def whole(tensor: Tensor) -> Any:
@@ -174,6 +210,13 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     "bytenet": ("bytenet", {}),
     "watched": ("tied", {"dropout": 0.3, "again": True, "watching": True}),
 }
+WIDE = {"hidden_size": 32, "ffn_size": 64}  # so that biases and norms are a small part
+ROUNDED: dict[str, tuple[str, dict[str, Any]]] = {
+    f"{model}, {gather}": (model, {"dropout": 0.3, "gather": gather, **WIDE})
+    for model in ("tied", "shared")
+    for gather in ("float32", "bfloat16")
+}
+"""The same steps with products in bfloat16 and two types of gathering."""
 
 
 def all_steps(names: list[str]) -> dict[str, Any]:
@@ -181,7 +224,7 @@ def all_steps(names: list[str]) -> dict[str, Any]:
     join()
     found: dict[str, Any] = {}
     for name in names:
-        model, options = JOBS[name]
+        model, options = (JOBS | ROUNDED)[name]
         try:
             found[name] = steps(model, True, **options)
         except Exception:  # noqa: BLE001 - the parent reports it

@@ -65,15 +65,16 @@ def loop_of(run: Path, out: Path, wrapped: str | None = None, **settings: Any) -
     opened = open_run(run)
     kind = kind_of(opened.recipe)
     changed = opened.recipe.training.model_copy(update=settings)
+    precision = settings.get("precision", "float32")
     model = kind.build_model(opened)
-    task: Any = kind.build_task(opened, model, changed, CPU, "float32")
+    task: Any = kind.build_task(opened, model, changed, CPU, precision)
     return Loop(
         WRAPPERS[wrapped](task) if wrapped else task,
         changed,
         out,
         seed=opened.recipe.seed,
         device=CPU,
-        precision="float32",
+        precision=precision,
         report=Report(changed.max_steps),
     )
 

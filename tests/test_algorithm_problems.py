@@ -1,7 +1,7 @@
 """The problems of the algorithm task: each answer is right, and each batch can be drawn again."""
 
 from collections import defaultdict
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from math import log2
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from heedful.data.positions import Position
+from heedful.data.positions import Position, Rank
 from heedful.tasks.algorithm.batches import TEST, VALIDATION, AlgorithmBatch, held_out
 from heedful.tasks.algorithm.batches import training_batches as batches
 from heedful.tasks.algorithm.problems import (
@@ -159,6 +159,27 @@ def test_batches_are_a_function_of_the_position(problem: Problem) -> None:
     other_seed = next(batches(problem, 1000, Position(8)))[1]
     assert not _same(first[0][1], other_seed)
     assert not _same(first[0][1], first[1][1])
+
+
+def test_each_rank_draws_its_own_batches_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, drawn, known = Copy(), [0], Copy.draw
+
+    def counted(*given: Any) -> Drawn:
+        drawn[0] += 1
+        return known(*given)
+
+    monkeypatch.setattr(Copy, "draw", counted)
+    whole = list(islice(batches(problem, 200, Position(7, 0, 3)), 8))
+    for index in range(2):
+        drawn[0] = 0
+        ranks = batches(problem, 200, Position(7, 0, 3), Rank(index, 2, each=2))
+        own = list(islice(ranks, 4))
+        assert drawn[0] == 4
+        for place, (after, batch) in zip((0, 1, 4, 5), own, strict=True):
+            expected = whole[2 * index + place][1]
+            assert torch.equal(batch.inputs, expected.inputs)
+            assert torch.equal(batch.targets, expected.targets)
+            assert after == Position(7, 0, 7 if place < 4 else 11)
 
 
 def _same(one: AlgorithmBatch, other: AlgorithmBatch) -> bool:

@@ -20,10 +20,11 @@ from heedful.runs.recipe import check_recipe
 from heedful.runs.settings import LoopSettings
 from heedful.training import batch_size
 from heedful.training.batch_size import Memory, fit_batch, memory_of, reset_peak
-from heedful.training.processes import Processes
+from heedful.training.processes import Processes, join
 from heedful.training.sharing import with_shards
 from heedful.training.strategies import SingleProcess
 from heedful.training.train import train
+from processes_help import in_processes
 
 CPU = torch.device("cpu")
 TRAINING = {key: value for key, value in LOOP.items() if key != "batch_tokens"} | {"max_steps": 4}
@@ -132,7 +133,7 @@ def test_the_largest_batch_that_fits_is_found_without_a_trace(
     )
     settings = LoopSettings(global_batch_tokens=whole, batch_from_memory=True, optimiser="sgd")
     lines: list[str] = []
-    found = fit_batch(settings, build, SingleProcess, CPU, 1, lines.append)
+    found = fit_batch(settings, build, SingleProcess, CPU, 1, lines.append, processes=Processes())
     assert (found.batch_tokens, found.accumulation_steps) == expected
     assert LoopSettings.model_validate(found.as_tables()) == found
     assert f"batches of {expected[0]:,} tokens, {expected[1]:,} per step" in lines[0]
@@ -150,10 +151,10 @@ def test_a_batch_that_does_not_fit_and_unknown_memory_are_errors(
     used = iter([0, 10**6])
     monkeypatch.setattr(batch_size, "memory_of", lambda device: Memory(next(used), 1000))
     with pytest.raises(UserError, match=r"a batch of 1,024 tokens needs more than 0\.0 GiB"):
-        fit_batch(*how, print)
+        fit_batch(*how, print, processes=Processes())
     monkeypatch.setattr(batch_size, "memory_of", lambda device: None)
     with pytest.raises(UserError, match=r"free memory of cpu is not known here; set training"):
-        fit_batch(*how, print)
+        fit_batch(*how, print, processes=Processes())
 
 
 def test_the_memory_of_this_process_is_read() -> None:
@@ -217,4 +218,66 @@ def test_trial_steps_do_not_change_a_run(tmp_path: Path) -> None:
     }
     assert train({**LANGUAGE, "training": given}, tmp_path / "given", data=tmp_path)
     found, expected = weights(tmp_path / "measured"), weights(tmp_path / "given")
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+SHARED = {**TRAINING, "schedule": "constant", "precision": "float32", "max_steps": 4}
+BY_TWO = {**SHARED, "global_batch_tokens": 240, "batch_tokens": 60, "batch_from_memory": True}
+
+
+def measured_by_two(out: Path, data: Path) -> dict[str, Any]:
+    """A size that two processes agree on, rank 1 with less memory; half of a training."""
+    own = join()
+    tried: list[int] = []
+    lines: list[str] = []
+
+    def build(settings: LoopSettings) -> Sized:
+        tried.append(settings.batch_tokens)
+        return Sized(settings.batch_tokens)
+
+    def memory(device: torch.device) -> Memory:
+        return Memory(500 + 100 * max(tried, default=0), (10**9, 800_000)[own.rank.index])
+
+    settings = LoopSettings(
+        global_batch_tokens=10_000, batch_from_memory=True, optimiser="sgd", virtual_shards=2
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_size, "reset_peak", lambda device: None)
+        patch.setattr(batch_size, "memory_of", memory)
+        found = fit_batch(settings, build, SingleProcess, CPU, 1, lines.append, processes=own)
+        patch.setattr(batch_size, "memory_of", lambda device: Memory(0, 10**9))
+        half = {**LANGUAGE, "training": {**BY_TWO, "max_steps": 2}}
+        ended = train(half, out, data=data)
+    return {
+        "found": (found.batch_tokens, found.accumulation_steps),
+        "tried": tried,
+        "lines": lines,
+        "ended": ended,
+    }
+
+
+def test_processes_agree_on_a_size_that_any_number_of_them_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_data(tmp_path)
+    by_two = in_processes(2, measured_by_two, tmp_path / "run", tmp_path)
+    for found in by_two:
+        assert isinstance(found, dict), found
+        # Rank 1 may use 0.6 × 800,000 / 2 bytes, because both share the memory of the machine.
+        assert found["tried"] == [1024, 2048]
+        assert found["found"] == (1667, 3)
+        assert found["ended"]
+        assert "batches of 1,667 tokens, 6 per step of 10,000" in found["lines"][0]
+        assert "in the process with the least memory left" in found["lines"][0]
+    own = open_run(tmp_path / "run").recipe.training
+    assert (own.virtual_shards, own.batch_tokens, own.accumulation_steps) == (2, 60, 2)
+
+    def never(*given: Any) -> None:
+        raise AssertionError("a resumed run has measured its batches")
+
+    monkeypatch.setattr(batch_size, "_trial", never)
+    assert train({**LANGUAGE, "training": BY_TWO}, tmp_path / "run", data=tmp_path)
+    given = {**SHARED, "batch_tokens": 60, "accumulation_steps": 2, "virtual_shards": 2}
+    assert train({**LANGUAGE, "training": given}, tmp_path / "given", data=tmp_path)
+    found, expected = weights(tmp_path / "run"), weights(tmp_path / "given")
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())

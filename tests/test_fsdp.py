@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import fsdp_help
 import heedful
-from fsdp_help import JOBS, steps, trained_parts, work_of_two
+from fsdp_help import JOBS, ROUNDED, steps, trained_parts, work_of_two
 from heedful.basics.errors import UserError
 from heedful.layers.max_norm import MaxNormLinear
 from heedful.runs.checkpoints import open_checkpoint, whole_checkpoints
@@ -49,6 +49,8 @@ RECIPE: dict[str, Any] = {
     "evaluation": {"beam": 2, "validation_pairs": 2, "samples": 0},
 }
 FSDP = {"strategy": "fsdp"}
+BFLOAT16 = {**FSDP, "precision": "bfloat16"}
+ROUNDING = {**BFLOAT16, "gather_precision": "bfloat16"}
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +82,14 @@ def by_two(folder: Path, by_four: list[Any]) -> list[Any]:
         (folder / "run", folder / "chain", FSDP, 4),
         (folder / "run", folder / "from-ddp", FSDP, None),
         (folder / "run", folder / "to-ddp", {}, None),
+        (folder / "run", folder / "gathered", BFLOAT16, None),
+        (folder / "run", folder / "rounded", {**ROUNDING, "cpu_offload": True}, 2),
+        (folder / "run", folder / "rounded", ROUNDING, None),
     ]
     training = {**RECIPE["training"], **FSDP, "average_checkpoints": 2}
     whole = {**RECIPE, "training": {**training, "activation_checkpointing": True}}
-    return in_processes(2, work_of_two, list(JOBS), jobs, (whole, folder / "whole", folder))
+    names = [*JOBS, *ROUNDED]
+    return in_processes(2, work_of_two, names, jobs, (whole, folder / "whole", folder))
 
 
 @pytest.fixture
@@ -136,12 +142,62 @@ def test_each_process_holds_half(name: str, by_two: list[Any]) -> None:
         assert max(parts) < 0.52 * expected[key]
 
 
+@pytest.mark.parametrize("model", ["tied", "shared"])
+def test_weights_that_products_round_are_sent_in_half_of_the_bytes(
+    model: str, by_two: list[Any]
+) -> None:
+    """All results are identical. The rest of the model is sent in float32."""
+    for found, _, _ in by_two:
+        plain, rounded = (found[f"{model}, {gather}"] for gather in ("float32", "bfloat16"))
+        assert isinstance(plain, dict), plain
+        assert isinstance(rounded, dict), rounded
+        for key, value in plain["weights"].items():
+            np.testing.assert_array_equal(rounded["weights"][key], value)
+        assert rounded["norms"] == plain["norms"]
+        assert rounded["figures"] == plain["figures"]
+        layers = plain["sent"]["torch.float32"] - rounded["sent"]["torch.float32"]
+        assert plain["sent"].keys() == {"torch.float32"}
+        assert 0.5 < rounded["sent"]["torch.uint8"] / layers < 0.54
+
+
+def test_a_training_with_rounded_weights_or_offloaded_parts_resumes_exactly(
+    folder: Path, by_two: list[Any]
+) -> None:
+    assert [done[3:] for _, done, _ in by_two] == [[True, False, True]] * 2
+    expected, found = weights(folder / "gathered"), weights(folder / "rounded")
+    assert found.keys() == expected.keys()
+    for name, one in expected.items():
+        np.testing.assert_array_equal(found[name], one)
+
+
+def test_only_matrices_are_rounded_and_another_order_is_an_error(group_of_one: None) -> None:
+    task = fsdp_help.Copying(fsdp_help.model_of("tied").float())
+    module = shard(task, fsdp_help.CPU, "bfloat16", gather_precision="bfloat16")
+    gather = module.gathers[0]
+    own = [part.parameter.to_local().detach() for part in gather.parts]
+    sent = torch.cat([one.flatten() for one in own])
+    with pytest.raises(UserError, match="gather_precision = 'bfloat16' does not work with PyTorch"):
+        gather(torch.empty_like(sent), sent.flip(0), dist.group.WORLD)
+    found = torch.empty_like(sent)
+    gather(found, sent, dist.group.WORLD)
+    matrices = 0
+    for part, one in zip(found.split([one.numel() for one in own]), own, strict=True):
+        is_matrix = one.dim() == 2
+        expected = one.bfloat16().float() if is_matrix else one
+        assert torch.equal(part.view_as(one), expected)
+        matrices += is_matrix and not torch.equal(expected, one)
+    assert matrices > 2
+    gather.is_exact = True
+    gather(found, sent, dist.group.WORLD)
+    assert torch.equal(found, sent)
+
+
 def test_other_numbers_of_processes_and_ddp_resume(
     folder: Path, by_four: list[Any], by_two: list[Any], group_of_one: None
 ) -> None:
     """Processes 4 → 2 → 1; from DDP with one to FSDP2 with two; from FSDP2 with four to DDP."""
     assert by_four == [[False]] * 4
-    assert [done for _, done, _ in by_two] == [[False, True, True]] * 2
+    assert [done[:3] for _, done, _ in by_two] == [[False, True, True]] * 2
     expected = weights(folder / "expected")
     shutil.copytree(folder / "chain", folder / "chain-ddp")
     jobs = [

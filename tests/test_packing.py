@@ -1,6 +1,7 @@
 """Packed documents: each is read as if it were alone, and each token is predicted once."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,30 @@ import pytest
 import torch
 from pydantic import ValidationError
 from tests.test_gpt import VOCABULARY, gpt_of
-from tests.text_help import LANGUAGE, LOOP, write_data
+from tests.test_masking import epoch as epoch_of
+from tests.test_masking import restored, words_of
+from tests.text_help import LANGUAGE, LOOP, MASKED, write_data
 from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END, PAD
+from heedful.data.document_store import EncodedDocuments, write_documents
+from heedful.data.masking import MaskedBatch, SentencePairs
+from heedful.data.packed_texts import PackedTexts
 from heedful.data.packing import PackedBatches, pack
 from heedful.data.positions import Position, Rank
 from heedful.data.store import Store
 from heedful.data.streams import WindowBatch, write_stream
 from heedful.models import build_language_model
+from heedful.models.bert import Bert, BertSettings, MaskedHead
+from heedful.models.encoders import HeadedEncoder, Sequences, TextEncoder
 from heedful.models.gpt import Gpt
 from heedful.models.packing import places_in_documents
 from heedful.runs.checkpoints import open_checkpoint
 from heedful.runs.opening import open_run
 from heedful.tasks.language_model.training import next_token_loss
-from heedful.tasks.texts.recipe import LanguageRecipe
+from heedful.tasks.masked.training import MaskedTask
+from heedful.tasks.texts.recipe import LanguageRecipe, MaskedRecipe
 from heedful.training.train import train
 
 LLAMA: dict[str, Any] = {
@@ -221,3 +230,156 @@ def test_other_language_models_say_that_they_cannot_read_packed_rows() -> None:
     model = build_language_model(recipe.model, 20)
     with pytest.raises(UserError, match="with windows = 'packed', the model and its teacher"):
         model.packed_states(torch.tensor([[3, 4]]), torch.tensor([[1, 1]]))
+
+
+ENCODERS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "albert": {"embedding_size": 6, "shared_layers": True},
+    "without segments": {"segments": 0, "pooler": "none"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "rotary": {"positions": "rotary", "attention": {"normalizer": "entmax15"}},
+    "t5, additive": {"positions": "t5", "attention": {"score": "additive"}},
+    "transformer-xl": {"positions": "transformer-xl"},
+    "shaw, windows": {
+        "positions": "shaw",
+        "attention": {"mask": {"name": "window", "before": 3, "after": 1}},
+    },
+}
+ROW = 24
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[PackedTexts, SentencePairs, int]:
+    """Short documents, packed and one in each row, and the size of their vocabulary."""
+    draw = np.random.default_rng(1)
+    documents = [
+        [
+            " ".join(f"w{word}" for word in draw.integers(0, 30, draw.integers(1, 8)))
+            for _ in range(draw.integers(1, 3))
+        ]
+        for _ in range(60)
+    ]
+    vocabulary = words_of(documents)
+    folder = tmp_path_factory.mktemp("texts") / "it"
+    write_documents(documents, vocabulary, folder, longest=ROW - 2)
+    given: dict[str, Any] = {"max_tokens": ROW, "batch_tokens": 4 * ROW, "next_sentence": False}
+    corpus = EncodedDocuments.open(folder)
+    packed, alone = (kind(corpus, vocabulary, **given) for kind in (PackedTexts, SentencePairs))
+    assert isinstance(packed, PackedTexts)
+    return packed, alone, vocabulary.size
+
+
+def encoder_task(settings: dict[str, Any], vocabulary: int, source: SentencePairs) -> MaskedTask:
+    """A small model in float64 whose tokens attend to others with different weights."""
+    sizes = {"layers": 2, "hidden_size": 8, "ffn_size": 12, "heads": 2, "max_length": ROW}
+    off = {"dropout": 0.0, "attention_dropout": 0.0}
+    given = BertSettings.model_validate({**sizes, **off, **settings})
+    given.check_packing()
+    torch.manual_seed(1)
+    bert = Bert(given, vocabulary)
+    model = HeadedEncoder(bert, {"masked": MaskedHead(bert)}).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    return MaskedTask(model, source, None, device=torch.device("cpu"))
+
+
+def one_by_one(batch: MaskedBatch) -> list[MaskedBatch]:
+    """Each row of a batch alone, without padding."""
+    found = []
+    for row, (tokens, length, segments) in enumerate(zip(*batch.sequences, strict=True)):
+        own = batch.places[:, 0] == row
+        places = torch.stack([torch.zeros_like(batch.labels[own]), batch.places[own, 1]], 1)
+        sequences = Sequences(tokens[None, :length], length[None], segments[None, :length])
+        found.append(MaskedBatch(sequences, places, batch.labels[own], None, 1))
+    return found
+
+
+@pytest.mark.parametrize("settings", ENCODERS.values(), ids=ENCODERS.keys())
+def test_masked_tokens_of_packed_texts_are_predicted_as_in_each_text_alone(
+    texts: tuple[PackedTexts, SentencePairs, int], settings: dict[str, Any]
+) -> None:
+    source, separate, vocabulary = texts
+    task = encoder_task(settings, vocabulary, source)
+    _, (rows, key) = next(source.order(Position(1)))
+    packed, batch = source._batch(rows, key), separate._batch(rows, key)
+    assert packed.documents is not None
+    assert packed.weight == packed.documents.max() > 2 * len(packed.sequences.tokens)
+    parameters = list(task.model.parameters())
+
+    logits = task.predict(task.model, packed).logits
+    loss = task.loss(packed).total
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    apart = [task.predict(task.model, one).logits for one in one_by_one(batch)]
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    torch.testing.assert_close(logits, torch.cat(apart), **close)
+    sums = torch.nn.functional.cross_entropy(torch.cat(apart), batch.labels, reduction="sum")
+    total = sums * batch.weight / len(batch.labels)
+    torch.testing.assert_close(loss, total, **close)
+    torch.testing.assert_close(task.loss(batch).total, total, **close)
+    expected = torch.autograd.grad(total, parameters, allow_unused=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, **close)
+
+    joined = task.predict(task.model, replace(packed, documents=None)).logits
+    assert not torch.allclose(joined, logits, atol=1e-3)
+
+
+def test_an_epoch_of_packed_rows_has_the_texts_of_an_epoch_of_separate_rows(
+    texts: tuple[PackedTexts, SentencePairs, int],
+) -> None:
+    source, separate, _ = texts
+    expected = Counter(
+        tuple(row[:length].tolist())
+        for _, batch in epoch_of(separate)
+        for row, length in zip(restored(batch), batch.sequences.lengths.tolist(), strict=True)
+    )
+    found: Counter[tuple[int, ...]] = Counter()
+    batches = list(epoch_of(source))
+    for _, batch in batches:
+        assert batch.documents is not None
+        tokens, lengths, _ = batch.sequences
+        assert tokens.shape[1] <= ROW
+        assert tokens.numel() <= 4 * ROW
+        assert torch.equal(batch.documents > 0, torch.arange(tokens.shape[1]) < lengths[:, None])
+        for number in range(1, batch.weight + 1):
+            found[tuple(restored(batch)[batch.documents == number].tolist())] += 1
+    assert found == expected
+    assert sum(len(batch.sequences.tokens) for _, batch in batches) < 0.7 * sum(found.values())
+    for place, (_, batch) in enumerate(islice(source.batches(batches[1][0]), 3), 2):
+        assert torch.equal(batch.sequences.tokens, batches[place][1].sequences.tokens)
+
+
+def test_a_run_of_packed_masked_texts_resumes_exactly(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    training = {**LOOP, "schedule": "constant", "validate_every": 3}
+    recipe = {**MASKED, "windows": "packed", "masking": {"next_sentence": False}}
+    recipe["training"] = training
+    assert train(recipe, tmp_path / "whole", data=tmp_path)
+    first = {**recipe, "training": {**training, "max_steps": 3}}
+    assert train(first, tmp_path / "parts", data=tmp_path)
+    assert train(recipe, tmp_path / "parts", data=tmp_path)
+    whole, parts = (
+        open_checkpoint(tmp_path / name / "checkpoints" / "step-00000008").weights()
+        for name in ("whole", "parts")
+    )
+    assert all(torch.equal(parts[name], tensor) for name, tensor in whole.items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "is for rows without pairs; set masking.next_sentence"),
+        ({"model": {"kind": "perceiver"}}, "'perceiver' reads a row as one text"),
+        ({"model": {"attention": {"kind": "linear"}}}, "'linear' sums over all documents"),
+    ],
+)
+def test_masked_texts_that_cannot_be_packed_are_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    given = {**MASKED, "masking": {"next_sentence": not changes}, "windows": "packed", **changes}
+    with pytest.raises(ValidationError, match=f"windows = 'packed'.*{message}"):
+        MaskedRecipe.model_validate(given)
+    with pytest.raises(UserError, match="the model and its teacher must be BERTs"):
+        TextEncoder().packed_states(torch.tensor([[3, 4]]), torch.tensor([[1, 1]]))

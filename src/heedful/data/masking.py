@@ -51,10 +51,12 @@ class MaskedBatch:
         next_labels: [B] 0 if the second segment follows the first, 1 if it is from another
             document, or, with ``sentence_order``, comes before it; −1 for a row that has no second
             segment; None if rows have one segment.
-        weight: B.
+        weight: B; the number of texts, if rows are packed.
         draws: [M] uniform numbers from 0 to 1 that sample a replacement of each chosen token; None
             unless tokens are replaced by a generator.
         tokens: number of tokens of the rows, without PAD.
+        documents: [B, L] the number of each token's text from 1, 0 for PAD; None if a row is one
+            text.
     """
 
     sequences: Sequences
@@ -64,11 +66,12 @@ class MaskedBatch:
     weight: int
     draws: Tensor | None = None
     tokens: int = 0
+    documents: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "MaskedBatch":
         """The same batch on ``device``."""
         moved = [each.to(device, non_blocking=True) for each in self.sequences]
-        follows, draws = self.next_labels, self.draws
+        follows, draws, documents = self.next_labels, self.draws, self.documents
         return MaskedBatch(
             Sequences(*moved),
             self.places.to(device, non_blocking=True),
@@ -77,6 +80,7 @@ class MaskedBatch:
             self.weight,
             None if draws is None else draws.to(device, non_blocking=True),
             self.tokens,
+            None if documents is None else documents.to(device, non_blocking=True),
         )
 
     def split(self, count: int, fewest: int = FEWEST) -> list["MaskedBatch"]:
@@ -195,10 +199,7 @@ class SentencePairs:
 
     def _pool(self, key: str, number: int) -> list[Segments]:
         """The batches of a pool, in training order."""
-        count = len(self._stretches)
-        ranks = np.arange(number * POOL, min((number + 1) * POOL, count))
-        chosen = self._stretches[permute(ranks, count, key)]
-        found = segments(self.corpus, chosen, self._rule, f"{key} {number}")
+        found = self._examples(key, number)
         sizes = found.sizes.sum(axis=1)
         tie = mix(np.arange(len(sizes), dtype=np.uint64), f"tie {key} {number}")
         order = np.lexsort((tie, sizes))
@@ -211,6 +212,13 @@ class SentencePairs:
         made = [found.of(of) for of in np.split(order, cuts)]
         turns = mix(np.arange(len(made), dtype=np.uint64), f"turn {key} {number}")
         return [made[turn] for turn in np.argsort(turns, kind="stable")]
+
+    def _examples(self, key: str, number: int) -> Segments:
+        """The examples of a pool, in the order of their documents."""
+        count = len(self._stretches)
+        ranks = np.arange(number * POOL, min((number + 1) * POOL, count))
+        chosen = self._stretches[permute(ranks, count, key)]
+        return segments(self.corpus, chosen, self._rule, f"{key} {number}")
 
     def read(self, rows: Segments) -> "RowTokens":
         """The tokens of rows."""

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from heedful.attention.masks import padding
+from heedful.attention.masks import Mask, document, padding
 from heedful.attention.positions import PositionSettings
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
@@ -24,6 +24,7 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, activate
 from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.packing import check_packing, places_in_documents
 from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.sizes import fill_from_size
 
@@ -105,6 +106,10 @@ class BertSettings(EncoderSettings):
         )
         return self.attention.of_layers([own] * self.layers)
 
+    def check_packing(self) -> None:
+        """Raise ValueError if an attention layer depends on other texts of a row."""
+        check_packing(self.attention_of_layers())
+
     @property
     def blocks(self) -> BlockOptions:
         """The options of its blocks."""
@@ -129,12 +134,12 @@ class BertEmbeddings(nn.Module):
         self.norm = nn.LayerNorm(width, eps=settings.norm_epsilon)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, segments: Tensor, first: int | Tensor = 0) -> Tensor:
         embedded = self.tokens(tokens)
         if self.segments is not None:
             own = self.segments
             embedded = embedded + (own.weight[0] if own.num_embeddings == 1 else own(segments))
-        result: Tensor = self.dropout(self.norm(self.positions(embedded)))
+        result: Tensor = self.dropout(self.norm(self.positions(embedded, first)))
         return result
 
 
@@ -148,10 +153,9 @@ def encoder_layers(settings: BertSettings) -> nn.ModuleList:
 
 
 def run_layers(
-    layers: nn.ModuleList, settings: BertSettings, hidden: Tensor, batch: Sequences
+    layers: nn.ModuleList, settings: BertSettings, hidden: Tensor, mask: Mask | Tensor | None
 ) -> Tensor:
     """The output of the layers of :func:`encoder_layers`, ``[B, L, D] -> [B, L, D]``."""
-    mask = _padding_mask(batch)
     for number in range(settings.layers):
         hidden = layers[number % len(layers)](hidden, mask)
     return hidden
@@ -212,10 +216,19 @@ class Bert(TextEncoder):
             ValueError: rows are longer than ``max_length``.
         """
         hidden = self.embeddings(batch.tokens, batch.segments)
-        if self.projection is not None:
-            hidden = self.projection(hidden)
-        hidden = run_layers(self.layers, self.settings, hidden, batch)
+        hidden = self._layers_of(hidden, padding_mask(batch))
         return Encoded(hidden, self._pooled(hidden[:, 0]))
+
+    def packed_states(self, tokens: Tensor, documents: Tensor) -> Tensor:
+        # Relative positions need no change: attention stays within a text.
+        segments = torch.zeros_like(tokens)
+        hidden = self.embeddings(tokens, segments, places_in_documents(documents))
+        return self._layers_of(hidden, document(documents))
+
+    def _layers_of(self, embedded: Tensor, mask: Mask | Tensor | None) -> Tensor:
+        if self.projection is not None:
+            embedded = self.projection(embedded)
+        return run_layers(self.layers, self.settings, embedded, mask)
 
     def _pooled(self, first: Tensor) -> Tensor:
         if self.pooler is None:
@@ -237,7 +250,7 @@ class Bert(TextEncoder):
         return 0 if part in ("embeddings", "projection") else len(self.layers) + 1
 
 
-def _padding_mask(batch: Sequences) -> Tensor | None:
+def padding_mask(batch: Sequences) -> Tensor | None:
     """``[B, 1, 1, L]``; None if no row has padding, which is faster."""
     rows, width = batch.tokens.shape
     lengths = batch.lengths

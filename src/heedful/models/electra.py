@@ -21,6 +21,7 @@ from heedful.models.bert import (
     axes_of_layers,
     encoder_layers,
     initialise,
+    padding_mask,
     run_layers,
 )
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
@@ -118,7 +119,7 @@ class Generator(TextEncoder):
         hidden = self.embeddings(batch.tokens, batch.segments)
         if self.projection is not None:
             hidden = self.projection(hidden)
-        hidden = run_layers(self.layers, self.settings, hidden, batch)
+        hidden = run_layers(self.layers, self.settings, hidden, padding_mask(batch))
         return Encoded(hidden, hidden[:, 0])
 
     def attention_axes(self) -> dict[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.layers.dropout import Dropout
 from heedful.layers.max_norm import output_linear
@@ -67,6 +68,21 @@ class TextEncoder(nn.Module):
     def forward(self, batch: Sequences) -> Encoded:
         """As :meth:`encode`."""
         return self.encode(batch)
+
+    def packed_states(self, tokens: Tensor, documents: Tensor) -> Tensor:
+        """The states ``[B, L, D]`` of rows of several texts, each read as if it were alone.
+
+        Args:
+            tokens: ``[B, L]``; each text has its BEGIN and END.
+            documents: integers ``[B, L]``, the number of the text of each token.
+
+        Raises:
+            UserError: the model cannot do this.
+        """
+        raise UserError(
+            f"{type(self).__name__} reads a row as one text; with windows = 'packed', the model "
+            "and its teacher must be BERTs"
+        )
 
     def states_to_fill(self, batch: Sequences, places: Tensor) -> Tensor:
         """The states ``[M, D]`` from which masked tokens are predicted.

@@ -106,6 +106,11 @@ class EncoderSettings(ModelSettings):
     has_directions: ClassVar[bool] = False
     """Whether it is a language model in each direction, which can be pre-trained as such."""
 
+    def check_packing(self) -> None:
+        """Raise ValueError unless the model can read several texts in a row, each as if it were
+        alone (:meth:`TextEncoder.packed_states`)."""
+        raise ValueError(f"model.kind = '{self.kind}' reads a row as one text")
+
     @property
     def needs_pairs(self) -> bool:
         """Whether the model reads pairs of texts only and therefore has no states of tokens."""

@@ -120,6 +120,9 @@ class LoopSettings(Settings):
     """How several processes share a step: each has the whole model, or a part of its weights."""
     cpu_offload: bool = False
     """Whether FSDP2 keeps weights, gradients and the optimiser's state in the CPU's memory."""
+    gather_precision: Literal["float32", "bfloat16"] = "float32"
+    """In which FSDP2 sends the weights of linear maps and convolutions in layers; bfloat16 if
+    products are in bfloat16, too."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
     """The highest learning rate of the schedule."""

@@ -10,9 +10,11 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.basics.memory import readable_size
-from heedful.data.positions import Position
+from heedful.data.positions import Position, Rank
 from heedful.runs.settings import LoopSettings, batches_of
+from heedful.training.flat_gradients import PIECE
 from heedful.training.parameter_groups import groups_of
+from heedful.training.processes import Processes
 from heedful.training.protocol import Task
 from heedful.training.strategies import MakeStrategy
 from heedful.training.trial import trial
@@ -35,6 +37,17 @@ class Memory(NamedTuple):
     """What this process could use in addition."""
 
 
+class _Need(NamedTuple):
+    """What a trial needed in a process; the largest is that of the process with the least room."""
+
+    share: float
+    """Of the budget; infinite if the trial did not fit on a card."""
+    used: float
+    """Bytes."""
+    budget: float
+    """Bytes that training may use."""
+
+
 def fit_batch(
     settings: LoopSettings,
     build: Callable[[LoopSettings], Task],
@@ -42,6 +55,8 @@ def fit_batch(
     device: torch.device,
     seed: int,
     notify: Callable[[str], None],
+    *,
+    processes: Processes,
 ) -> LoopSettings:
     """The settings with the largest ``batch_tokens`` that fits, and batches that make up a step.
 
@@ -49,13 +64,17 @@ def fit_batch(
     weights nor random generators. Another size is tried only if twice the memory of the last one is
     free. The result depends on the memory that is free at this moment, so that a run stores it.
 
+    Several processes measure at the same time, each the shards that it will compute. All get the
+    size that fits in every process. Processes on the CPU of a machine share its free memory evenly.
+
     Args:
         settings: with ``global_batch_tokens``; ``batch_tokens`` is the upper limit.
         build: builds the training task for settings.
-        make: makes the strategy that will train.
+        make: makes the strategy that computes the shards of this process, without the others.
         device: the device of the model.
         seed: of the run.
         notify: called with the result.
+        processes: the processes that train together; all call this function.
 
     Raises:
         UserError: the memory of the device is not known, or the smallest batch does not fit.
@@ -69,30 +88,55 @@ def fit_batch(
             f"training.batch_from_memory: the free memory of {device.type} is not known here; set "
             "training.batch_tokens instead"
         )
-    budget = _SHARE[device.type] * before.free
-    fitting, used, size = 0, 0.0, min(_FIRST, settings.batch_tokens)
-    while size <= settings.batch_tokens and 2 * used <= budget:
-        took = _trial(settings.model_copy(update={"batch_tokens": size}), build, make, device, seed)
-        if took is None or took - before.used > budget:
-            break
-        fitting, used = size, max(0.0, took - before.used)
-        if size == settings.batch_tokens:
-            break
-        size = min(2 * size, settings.batch_tokens)
-    if not fitting:
-        raise UserError(
-            f"training.batch_from_memory: a batch of {size:,} tokens needs more than "
-            f"{readable_size(int(budget))} of memory; use a smaller model or shorter rows"
-        )
+    processes.barrier()  # no process starts a trial before all have read what is free
+    sharing = processes.local_count if device.type == "cpu" else 1
+    budget = max(1.0, _SHARE[device.type] * before.free / sharing)
+
+    def needed(size: int) -> _Need:
+        tried = settings.model_copy(update={"batch_tokens": size})
+        took = _trial(tried, build, make, device, seed, processes.rank)
+        used = float("inf") if took is None else max(0.0, took - before.used)
+        return max(processes.gather(_Need(used / budget, used, budget)))
+
+    fitting, need = _largest(min(settings.batch_tokens, -(-whole // shards)), needed)
     # As few batches as fit, of equal size, so that the step has the tokens that were asked for.
     count = -(-whole // (fitting * shards))
     even = -(-whole // (count * shards))
     count = batches_of(whole, even * shards)
+    several = processes.rank.count > 1
     notify(
         f"batches of {even:,} tokens, {count * shards:,} per step of {whole:,}: trial steps with "
-        f"{fitting:,} tokens used {readable_size(int(used))} of {readable_size(int(budget))}"
+        f"{fitting:,} tokens used {readable_size(int(need.used))} of "
+        f"{readable_size(int(need.budget))}"
+        + (" in the process with the least memory left" if several else "")
     )
     return settings.model_copy(update={"batch_tokens": even, "accumulation_steps": count})
+
+
+def _largest(most: int, needed: Callable[[int], _Need]) -> tuple[int, _Need]:
+    """The largest size of the trials that fits, and what it needs.
+
+    Args:
+        most: the largest size that is of use.
+        needed: makes the trial of a size.
+
+    Raises:
+        UserError: the first size does not fit.
+    """
+    size = min(_FIRST, most)
+    need = needed(size)
+    if need.share > 1:
+        raise UserError(
+            f"training.batch_from_memory: a batch of {size:,} tokens needs more than "
+            f"{readable_size(int(need.budget))} of memory; use a smaller model or shorter rows"
+        )
+    while size < most and 2 * need.share <= 1:
+        larger = min(2 * size, most)
+        found = needed(larger)
+        if found.share > 1:
+            break
+        size, need = larger, found
+    return size, need
 
 
 def _trial(
@@ -101,8 +145,9 @@ def _trial(
     make: MakeStrategy,
     device: torch.device,
     seed: int,
+    rank: Rank,
 ) -> int | None:
-    """The most bytes in use while gradients were computed; None if they did not fit on a card."""
+    """The most bytes that training uses with these settings; None if they do not fit on a card."""
     task = build(settings)
     parameters = [p for group in groups_of(task.model, settings) for p in group.parameters]
     scaler = torch.amp.GradScaler(device.type, enabled=False)
@@ -111,8 +156,8 @@ def _trial(
     task.model.train()
     try:
         with trial(task):
-            batches = task.batches(Position(seed, 0, 0), strategy.rank)
             each = strategy.rank.each
+            batches = task.batches(Position(seed, 0, 0), Rank(rank.index, rank.count, each))
             for _ in range(max(1, _BATCHES // each)):
                 group = [batch for _, batch in islice(batches, each)]
                 strategy.gradients(1, group, sum(batch.weight for batch in group))
@@ -125,9 +170,12 @@ def _trial(
         found = memory_of(device)
         if device.type == "cuda":
             torch.cuda.empty_cache()
-    moments = {"adam": 2, "adamw": 2}.get(settings.optimiser, 0)
-    optimiser = moments * sum(p.numel() * p.element_size() for p in parameters)
-    return None if found is None else found.used + optimiser
+    weights = sum(p.numel() * p.element_size() for p in parameters)
+    optimiser = {"adam": 2, "adamw": 2}.get(settings.optimiser, 0) * weights
+    exchange = 0
+    if rank.count > 1:  # the buffers in which processes exchange gradients
+        exchange = min(8 * PIECE, 2 * weights) if settings.exact_reduction else weights
+    return None if found is None else found.used + optimiser + exchange
 
 
 def memory_of(device: torch.device) -> Memory | None:

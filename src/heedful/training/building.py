@@ -8,7 +8,6 @@ import torch
 import torch.fx.experimental._config as shapes
 from torch import nn
 
-from heedful.basics.errors import UserError
 from heedful.basics.user_cache import cache_folder
 from heedful.data.positions import Position
 from heedful.layers.checkpointing import checkpoint_layers
@@ -58,21 +57,17 @@ def with_batches(
         return recipe
     if whole_checkpoints(run.path / "checkpoints"):
         return with_measured(recipe, run)
-    if processes.rank.count > 1:
-        raise UserError(
-            "training.batch_from_memory measures a single process: train the first steps with one "
-            "process, or set training.batch_tokens"
-        )
     precision = "float32" if precision == "auto" else precision
 
     def build(tried: LoopSettings) -> Task:
         task: Task = kind_of(recipe).build_task(run, model, tried, device, precision)
         return task
 
-    make = strategy_of(
-        build(settings), settings, device, precision, seed=recipe.seed, processes=processes
+    how = settings, device, precision
+    make = strategy_of(build(settings), *how, seed=recipe.seed, processes=processes, alone=True)
+    fitted = fit_batch(
+        settings, build, make, device, recipe.seed, report.message, processes=processes
     )
-    fitted = fit_batch(settings, build, make, device, recipe.seed, report.message)
     return recipe.model_copy(update={"training": fitted})
 
 

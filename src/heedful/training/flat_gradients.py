@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 _NOTHING = -0.0
 """The gradient of a parameter that was not used: x + (−0) = x for every x, x = −0 included."""
-_PIECE = 1 << 23
+PIECE = 1 << 23
 """Number of gradients that processes exchange at a time: 32 MiB in float32."""
 
 Kind = tuple[torch.device, torch.dtype]
@@ -78,7 +78,7 @@ class FlatGradients:
         """
         self.used = [any(each) for each in zip(*used, strict=True)]
         for own in self.tensors.values():
-            for piece in own.split(_PIECE):
+            for piece in own.split(PIECE):
                 _sum_piece(piece, count)
 
     def store(self) -> None:

@@ -42,6 +42,7 @@ from heedful.training.optimiser_shards import write_parts
 from heedful.training.optimisers import named_state
 from heedful.training.processes import Processes
 from heedful.training.protocol import Task
+from heedful.training.rounded_gather import RoundedGather, in_float32
 from heedful.training.shards import Shards, random_numbers, seed_of
 from heedful.training.strategies import BatchLoss, LossModule, batch_loss
 
@@ -49,9 +50,30 @@ _EPSILON = 1e-6
 """Added to norms, as in PyTorch's ``clip_grad_norm_``."""
 
 
+class ShardedModule(LossModule):
+    """A task's model and loss, with weights that are distributed.
+
+    Args:
+        task: the task to train.
+        shared: parameters that several layers use.
+    """
+
+    def __init__(self, task: Task, shared: Sequence[nn.Parameter]) -> None:
+        super().__init__(task)
+        # The weights of the outermost module include its own parameters, wherever they are used.
+        self.shared = nn.ParameterList(shared)
+        self.gathers: list[RoundedGather] = []
+        """What sends weights of layers in bfloat16; empty if they are sent in float32."""
+
+
 def shard(
-    task: Task, device: torch.device, precision: str, *, cpu_offload: bool = False
-) -> LossModule:
+    task: Task,
+    device: torch.device,
+    precision: str,
+    *,
+    cpu_offload: bool = False,
+    gather_precision: str = "float32",
+) -> ShardedModule:
     """Distribute the weights of a task's model over all processes, layer by layer.
 
     Weights that layers share, and all others, are whole during a step. Optimisers are built after
@@ -63,6 +85,8 @@ def shard(
         precision: of training.
         cpu_offload: whether weights, gradients and the optimiser's state are kept in the memory of
             the CPU; they are copied to the device when a layer is computed.
+        gather_precision: in which weights of linear maps and convolutions in layers are sent;
+            ``bfloat16`` has an effect only if it is the precision of training, too.
 
     Raises:
         UserError: the model or the precision cannot be used with FSDP2.
@@ -78,16 +102,14 @@ def shard(
         )
     _require_group()
     _ignore_warnings()
-    offload = cpu_offload and device.type != "cpu"
+    pinned = device.type == "cuda"
     options: dict[str, Any] = {
         "mesh": init_device_mesh(device.type, (dist.get_world_size(),)),
-        "offload_policy": CPUOffloadPolicy() if offload else OffloadPolicy(),
+        "offload_policy": CPUOffloadPolicy(pinned) if cpu_offload else OffloadPolicy(),
     }
     layers = [one for one in stacked_layers(task.model).values() if is_sharded_alone(one)]
     shared = _shared_parameters(task.model, layers)
-    module = LossModule(task)
-    # The weights of the outermost module include its own parameters, wherever they are used.
-    module.shared = nn.ParameterList(shared)
+    module = ShardedModule(task, shared)
     for layer in layers:
         for name, methods in parts_called_apart(layer).items():
             part = layer.get_submodule(name)
@@ -100,11 +122,22 @@ def shard(
         # Losses are divided by the weight of the step, so that gradients are sums.
         own.set_gradient_divide_factor(1.0)
         own.set_force_sum_reduction_for_comms(True)
+    if gather_precision == precision == "bfloat16":
+        _round_gathers(module)
     # The first call decides which module is the outermost. A validation may come before a step.
     register_fsdp_forward_method(module, "begin")
     module.begin()
     _sharded_modules(module)[0].reshard()
     return module
+
+
+def _round_gathers(module: ShardedModule) -> None:
+    """Send weights of layers in bfloat16, except those that layers share."""
+    for layer in _sharded_modules(module)[1:]:  # the first is the outermost
+        assert isinstance(layer, nn.Module)
+        gather: Any = RoundedGather(layer, module.shared)
+        layer.set_custom_all_gather(gather)
+        module.gathers.append(gather)
 
 
 def _ignore_warnings() -> None:
@@ -176,7 +209,7 @@ class FullySharded(Shards):
         device: torch.device,
         scaler: torch.amp.GradScaler,
         *,
-        module: LossModule,
+        module: ShardedModule,
         seed: int,
         shards: int,
         processes: Processes,
@@ -184,7 +217,7 @@ class FullySharded(Shards):
         super().__init__(
             task, parameters, device, scaler, seed=seed, shards=shards, processes=processes
         )
-        self.module = module
+        self.module: ShardedModule = module
 
     def gradients(self, step: int, batches: Sequence[Any], weight: float) -> list[BatchLoss]:
         """Compute the gradients of a step; returns the losses of this process."""
@@ -260,7 +293,7 @@ class FullySharded(Shards):
         layers = parts[1:]  # the first is the outermost
         for part in layers:
             part.set_reshard_after_forward(False, recurse=False)
-        with self.processes.together():
+        with self.processes.together(), in_float32(self.module.gathers):
             for part in parts:
                 part.unshard()
         try:

@@ -19,6 +19,7 @@ CHANGEABLE = frozenset(
         "training.activation_checkpointing",
         "training.strategy",
         "training.cpu_offload",
+        "training.gather_precision",
         "training.log_every",
         "training.validate_every",
         "training.checkpoint_every",

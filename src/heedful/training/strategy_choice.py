@@ -28,6 +28,7 @@ def strategy_of(
     *,
     seed: int,
     processes: Processes,
+    alone: bool = False,
 ) -> MakeStrategy:
     """The strategy for settings, and for the processes that train together.
 
@@ -41,6 +42,8 @@ def strategy_of(
         precision: the precision of training.
         seed: the seed of the run.
         processes: the processes that train together.
+        alone: whether the strategy computes the shards of this process without the others, to
+            measure what that needs.
 
     Raises:
         UserError: the processes cannot share the steps evenly, or FSDP2 cannot train the task.
@@ -51,10 +54,19 @@ def strategy_of(
         "shards": settings.virtual_shards,
         "processes": processes,
     }
+    if alone:
+        own = settings.virtual_shards // processes.rank.count
+        shared |= {"shards": own, "processes": Processes()}
     if settings.strategy == "fsdp":
         from heedful.training.fsdp import FullySharded, shard  # takes a while
 
-        module = shard(task, device, precision, cpu_offload=settings.cpu_offload)
+        module = shard(
+            task,
+            device,
+            precision,
+            cpu_offload=settings.cpu_offload,
+            gather_precision=settings.gather_precision,
+        )
         return functools.partial(FullySharded, module=module, **shared)
     threads = device.type == "cpu" and precision != "float16" and not settings.compile
     if settings.virtual_shards == 1:

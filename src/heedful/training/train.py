@@ -20,7 +20,7 @@ from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, tables_of, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run
-from heedful.runs.settings import LoopSettings, Recipe
+from heedful.runs.settings import Recipe
 from heedful.training.building import model_of, training_task, with_batches
 from heedful.training.choosing import choose, summary
 from heedful.training.encoded import encoded_facts, use_encoded
@@ -293,19 +293,26 @@ def _announce(run: Run, loop: Loop, without: list[str]) -> None:
     parameters = sum(p.numel() for p in loop.task.model.parameters())
     about = f"{parameters:,} parameters, {loop.precision} on {loop.device.type}"
     loop.report.message(_beginning(run, loop.progress.step, about))
-    for text in [*without, *_without_effect(run, loop.settings)]:
+    for text in [*without, *_without_effect(run, loop)]:
         loop.report.message(text)
 
 
-def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
-    """Messages about settings that have no effect without validation data."""
+def _without_effect(run: Run, loop: Loop) -> list[str]:
+    """Messages about settings that have no effect in this run."""
+    settings, texts = loop.settings, []
+    sends_rounded = settings.strategy == "fsdp" and loop.precision == "bfloat16"
+    if settings.gather_precision == "bfloat16" and not sends_rounded:
+        texts.append(
+            "training.gather_precision has no effect without training.strategy = 'fsdp' and "
+            "products in bfloat16"
+        )
     if run.recipe.is_validated:
-        return []
+        return texts
     is_set = {
         "training.average_checkpoints": settings.average_checkpoints > 1,
         "training.patience": settings.patience is not None,
     }
-    return [
+    return texts + [
         f"{name} has no effect without validation data (set data.validation or "
         "data.validation_share)"
         for name, value in is_set.items()

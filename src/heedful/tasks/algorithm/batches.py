@@ -3,6 +3,7 @@
 Shapes: B rows, T steps, A steps that are answered, I width of the inputs, O width of the outputs.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from heedful.data.batching import FEWEST, even_rows
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE as ALONE
+from heedful.data.positions import Position, Rank, of_rank
 from heedful.tasks.algorithm.problems import Drawn, Problem
 
 TRAIN, VALIDATION, TEST, SINGLE = range(4)
@@ -65,19 +67,24 @@ def generator(seed: int, part: int, *index: int) -> np.random.Generator:
 
 
 def training_batches(
-    problem: Problem, batch_tokens: int, position: Position
+    problem: Problem, batch_tokens: int, position: Position, rank: Rank = ALONE
 ) -> Iterator[tuple[Position, AlgorithmBatch]]:
     """Endless batches from ``position``, each with the position after it.
 
-    A batch has as many rows as fit into ``batch_tokens`` steps, at least one.
+    A batch has as many rows as fit into ``batch_tokens`` steps, at least one. Only the batches of
+    ``rank`` are drawn.
     """
-    index = position.index
-    while True:
+    for after, index in of_rank(_indices(position), rank):
         rng = generator(position.seed, TRAIN, index)
         size = _size(problem, rng)
         rows = max(1, batch_tokens // problem.steps(size))
-        index += 1
-        yield position._replace(index=index), AlgorithmBatch.of(problem.draw(rng, rows, size))
+        yield after, AlgorithmBatch.of(problem.draw(rng, rows, size))
+
+
+def _indices(position: Position) -> Iterator[tuple[Position, int]]:
+    """The index of each batch, with the position after it."""
+    for index in itertools.count(position.index):
+        yield position._replace(index=index + 1), index
 
 
 def held_out(

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.basics.device import autocast
-from heedful.data.positions import SINGLE, Position, Rank, of_rank
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.inference_mode import ready
 from heedful.models import SequenceModel
 from heedful.tasks.algorithm.batches import (
@@ -76,7 +76,7 @@ class AlgorithmTask(TaskDefaults):
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, AlgorithmBatch]]:
         """Endless batches from ``position``, each with the position after it."""
-        return of_rank(training_batches(self.problem, self.batch_tokens, position), rank)
+        return training_batches(self.problem, self.batch_tokens, position, rank)
 
     def loss(self, batch: AlgorithmBatch) -> Loss:
         """The cross-entropy of a batch in nats, summed over its bits."""

@@ -11,6 +11,7 @@ from heedful.tasks.texts.spec import HeadSpec
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.recipe import MaskedRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -49,6 +50,10 @@ class Masked(HeadSpec):
         from heedful.tasks.masked import head
 
         return head
+
+    def compile_name(self, run: "Run") -> str:
+        recipe: Any = run.recipe
+        return "encoder.packed_states" if recipe.windows == "packed" else "encoder.encode"
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_filler

@@ -9,6 +9,7 @@ from torch import nn
 from heedful.basics.errors import UserError
 from heedful.data.document_store import EncodedDocuments
 from heedful.data.masking import SentencePairs
+from heedful.data.packed_texts import PackedTexts
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.data.vocabulary import Vocabulary
 from heedful.models.bert import MaskedHead, NextSentenceHead
@@ -62,13 +63,16 @@ def sentence_pairs(
     head: text_recipe.MaskedHead,
     max_tokens: int,
     batch_tokens: int,
+    *,
+    packed: bool = False,
 ) -> SentencePairs:
-    """Pre-training batches of encoded documents.
+    """Pre-training batches of encoded documents, of which several share a row if ``packed``.
 
     Raises:
         UserError: the documents were encoded with another vocabulary, or are too long.
     """
-    return SentencePairs(
+    kind = PackedTexts if packed else SentencePairs
+    return kind(
         EncodedDocuments.open(folder),
         vocabulary,
         max_tokens=max_tokens,
@@ -95,14 +99,16 @@ def build_part(name: str, head: text_recipe.MaskedHead, training: Training) -> M
     run = training.run
     recipe = cast(text_recipe.EncoderRecipe, run.recipe)
 
-    def pairs(part: str) -> SentencePairs:
-        limits = (recipe.max_tokens, training.settings.batch_tokens)
-        return sentence_pairs(run.set_folder(name) / part, training.vocabulary, head, *limits)
+    def pairs(part: str, packed: bool = False) -> SentencePairs:
+        folder, limits = run.set_folder(name) / part, (recipe.max_tokens, batch_tokens)
+        return sentence_pairs(folder, training.vocabulary, head, *limits, packed=packed)
 
+    batch_tokens = training.settings.batch_tokens
+    packed = getattr(recipe, "windows", "separate") == "packed"
     validated = (run.set_folder(name) / "validation").exists()
     return MaskedTask(
         cast(HeadedEncoder, training.model),
-        pairs("train"),
+        pairs("train", packed),
         pairs("validation") if validated else None,
         name=name,
         pairs=head.masking.of_pairs or "next",

@@ -19,7 +19,7 @@ from heedful.basics.device import autocast
 from heedful.data.masking import MaskedBatch, SentencePairs
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.inference_mode import ready
-from heedful.models.encoders import HeadedEncoder
+from heedful.models.encoders import Encoded, HeadedEncoder
 from heedful.training.distillation import Predicted, inside, wide
 from heedful.training.protocol import Loss, TaskDefaults, Validation
 
@@ -89,7 +89,7 @@ class MaskedTask(TaskDefaults):
 
     def _predict(self, model: HeadedEncoder, batch: MaskedBatch) -> Predicted:
         """As :meth:`predict`, in the model's own precision."""
-        encoded = model.encoder(batch.sequences)
+        encoded = _encoded(model, batch)
         if encoded.states is None:
             raise TypeError("hidden tokens are predicted from token vectors")
         chosen = encoded.states[batch.places[:, 0], batch.places[:, 1]]  # [M, D]
@@ -173,6 +173,13 @@ class MaskedTask(TaskDefaults):
                 f"{self.pairs}_majority": _majority(follows),
             }
         return Validation(figures, [])
+
+
+def _encoded(model: HeadedEncoder, batch: MaskedBatch) -> Encoded:
+    if batch.documents is None:
+        found: Encoded = model.encoder(batch.sequences)
+        return found
+    return Encoded(model.encoder.packed_states(batch.sequences.tokens, batch.documents), None)
 
 
 def _majority(labels: list[Tensor]) -> float:

@@ -288,7 +288,21 @@ class MaskedRecipe(EncoderRecipe):
     task: Literal["masked"] = "masked"
     data: DocumentData
     masking: MaskingSettings = MaskingSettings()
+    windows: Literal["separate", "packed"] = "separate"
+    """``separate``: a row has sentences of one document; ``packed``: it has several such texts,
+    which do not see one another."""
     training: MaskedTraining = MaskedTraining()
+
+    @model_validator(mode="after")
+    def _can_be_packed(self) -> "MaskedRecipe":
+        if self.windows == "packed":
+            if self.masking.of_pairs:
+                raise ValueError(
+                    "windows = 'packed' is for rows without pairs; set masking.next_sentence and "
+                    "masking.sentence_order to false"
+                )
+            _require_packing(self.model)
+        return self
 
     def heads(self) -> Mapping[str, HeadSettings]:
         return {"masked": MaskedHead(data=self.data, masking=self.masking)}
@@ -358,6 +372,14 @@ class SeveralRecipe(EncoderRecipe):
         return self
 
 
+def _require_packing(model: EncoderSettings | LanguageSettings) -> None:
+    """Raise ValueError unless a model can read several texts in a row."""
+    try:
+        model.check_packing()
+    except ValueError as error:
+        raise ValueError(f"windows = 'packed': {error}") from error
+
+
 def _kinds_that_fill_masks() -> str:
     kinds = [f"'{kind_of(each)}'" for each in registered(EncoderSettings) if each.fills_masks]
     return f"model.kind = {' or '.join(kinds)}"
@@ -401,8 +423,5 @@ class LanguageRecipe(TextRecipe):
         if self.data.sentences is not None:
             raise ValueError("data.sentences is for masked tokens; a language model reads lines")
         if self.windows == "packed":
-            try:
-                self.model.check_packing()
-            except ValueError as error:
-                raise ValueError(f"windows = 'packed': {error}") from error
+            _require_packing(self.model)
         return self
