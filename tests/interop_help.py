@@ -399,3 +399,19 @@ def mbart50_languages() -> list[str]:
     from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
 
     return list(FAIRSEQ_LANGUAGE_CODES)
+
+
+def save_xlnet_tokeniser(folder: Path, **options: object) -> dict[str, int]:
+    """Write an XLNet tokeniser as transformers does; returns its tokens."""
+    save_unigram(folder)
+    described = json.loads((folder / "tokenizer.json").read_text())
+    for path in folder.iterdir():
+        path.unlink()
+    names = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
+    vocabulary = [(name, 0.0) for name in names]
+    vocabulary += [tuple(piece) for piece in described["model"]["vocab"][4:-1]]
+    made = transformers.XLNetTokenizer(
+        vocab=vocabulary, _spm_precompiled_charsmap=nfkc_charsmap(folder), **options
+    )
+    made.save_pretrained(folder)
+    return {name: number for number, (name, _) in enumerate(vocabulary)}
