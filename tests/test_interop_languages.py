@@ -15,6 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN
 from heedful.decoding import SearchOptions
 from heedful.inference.batches import source_of
+from heedful.interop.ctranslate2_folders import export_ctranslate2
 from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
 from heedful.runs.opening import open_run
@@ -161,6 +162,13 @@ def test_translations_are_those_of_generate(imported: tuple[str, Path, Path]) ->
         assert predictor.alternatives(sentence, "", 3)
 
 
+def test_ctranslate2_is_refused(imported: tuple[str, Path, Path], tmp_path: Path) -> None:
+    message = "begin with the token of their language|model.embedding_norm = true"
+    with pytest.raises(UserError, match=message):
+        export_ctranslate2(imported[2], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_training_starts_from_such_a_model(
     imported: tuple[str, Path, Path], tmp_path: Path
 ) -> None:
@@ -174,6 +182,18 @@ def test_training_starts_from_such_a_model(
     generation = json.loads((out / "generation_config.json").read_text())
     target = tokeniser_of(out, name)(text_target=SENTENCES[0])["input_ids"][0]
     assert generation["forced_bos_token_id"] == target
+    assert generation.get("renormalize_logits") == (None if name == "mbart50" else True)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(out).eval()
+    predictor = heedful.load(tmp_path / "tuned", device="cpu")
+    options = SearchOptions(beam=1, length_penalty=0.0)
+    inputs = tokeniser_of(out, name)(SENTENCES[0], return_tensors="pt")
+    generated = model.generate(**inputs, num_beams=1, max_new_tokens=12)[0, 1:].tolist()
+    with predictor.ready():
+        tokens = predictor.protection.encode([SENTENCES[0]])
+        found = predictor.find(tokens, options, [0])[0].hypotheses[0].tokens
+    places = predictor.tokenisers.target.places
+    written = [row for row in generated if row != 2]
+    assert [places[token] for token in found][: len(written)] == written
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

@@ -177,20 +177,32 @@ def write_transformer(run: PairRun, weights: dict[str, Tensor], head: str | None
     rows = count_rows(places) + (start == count_rows(places))
     symbols = {"pad_token_id": pad, "eos_token_id": end, "decoder_start_token_id": start}
     config |= {"vocab_size": rows, **symbols}
-    never = {row for row in (*places[:END], start) if row not in (None, end)}
     generation = {
         **symbols,
-        "bad_words_ids": [[row] for row in sorted(row for row in never if row is not None)],
+        **_search_fields(kind, places, start),
         "max_length": settings.max_length,
         "num_beams": run.recipe.evaluation.beam,
     }
     if tokenisers.target.first is not None:
         generation["forced_bos_token_id"] = places[tokenisers.target.first]
-    if kind == "m2m_100" and start == count_rows(places):
-        # The row of BEGIN has no bias that excludes it from the sum of probabilities.
-        generation["renormalize_logits"] = True
     files[GENERATION] = as_json(generation)
     return Exported(config, tensors, files)
+
+
+def _search_fields(kind: str, places: Places, start: int | None) -> dict[str, Any]:
+    """What a search never generates, and whether it divides by the sum over all other symbols.
+
+    Args:
+        kind: the layout.
+        places: the row of each symbol.
+        start: the row that targets begin with; one more than there are if BEGIN was given a row.
+    """
+    never = {row for row in (*places[:END], start) if row not in (None, places[END])}
+    rows = [[row] for row in sorted(row for row in never if row is not None)]
+    if kind == "m2m_100" and start == count_rows(places):
+        # The row of BEGIN has no bias that excludes it from the sum of probabilities.
+        return {"bad_words_ids": rows, "renormalize_logits": True}
+    return {"bad_words_ids": rows}
 
 
 def layout_for(settings: TransformerSettings) -> str:
