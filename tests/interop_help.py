@@ -321,3 +321,97 @@ def save_bart_tokeniser(folder: Path, size: int = 300) -> int:
     merges = [tuple(pair) for pair in model["merges"]]
     transformers.BartTokenizer(vocab=vocabulary, merges=merges).save_pretrained(folder)
     return len(vocabulary)
+
+
+def save_m2m_tokeniser(folder: Path, **options: object) -> int:
+    """Write an M2M-100 tokeniser as transformers does; returns the number of its rows."""
+    rows = train_pieces(folder, "bpe")
+    names = ["<s>", "<pad>", "</s>", "<unk>", *rows[3:-1]]  # one piece is missing: it is unknown
+    (folder / "vocab.json").write_text(json.dumps({name: row for row, name in enumerate(names)}))
+    transformers.M2M100Tokenizer(
+        vocab_file=str(folder / "vocab.json"),
+        spm_file=str(folder / "sentencepiece.bpe.model"),
+        **options,
+    ).save_pretrained(folder)
+    return len(names) + 108
+
+
+def train_pieces(folder: Path, kind: str, size: int = 120) -> list[str]:
+    """Train ``sentencepiece.bpe.model``; returns its pieces."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_prefix=str(folder / "sentencepiece.bpe"),
+        vocab_size=size,
+        model_type=kind,
+        hard_vocab_limit=False,
+        minloglevel=3,
+    )
+    (folder / "sentencepiece.bpe.vocab").unlink()
+    path = folder / "sentencepiece.bpe.model"
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return [model.id_to_piece(row) for row in range(model.get_piece_size())]
+
+
+def save_nllb_tokeniser(folder: Path, **options: object) -> int:
+    """Write an NLLB-200 tokeniser as transformers does; returns the number of its rows."""
+    tokenizer = Tokenizer(BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=130,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    languages = ["deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans"]
+    names = [*model["vocab"], *languages, "<mask>"]
+    made = transformers.NllbTokenizer(
+        vocab={name: row for row, name in enumerate(names)},
+        merges=[tuple(pair) for pair in model["merges"]],
+        extra_special_tokens=languages,
+        _spm_precompiled_charsmap=nfkc_charsmap(folder),
+        **options,
+    )
+    made.save_pretrained(folder)
+    return len(made)
+
+
+def save_mbart50_tokeniser(folder: Path, **options: object) -> int:
+    """Write an mBART-50 tokeniser as transformers does; returns the number of its rows."""
+    save_unigram(folder)
+    described = json.loads((folder / "tokenizer.json").read_text())
+    for path in folder.iterdir():
+        path.unlink()
+    pieces = [tuple(piece) for piece in described["model"]["vocab"][4:-1]]
+    languages = [(name, 0.0) for name in mbart50_languages()]
+    fixed = [(name, 0.0) for name in ("<s>", "<pad>", "</s>", "<unk>")]
+    made = transformers.MBart50Tokenizer(
+        vocab=[*fixed, *pieces, *languages, ("<mask>", 0.0)],
+        _spm_precompiled_charsmap=nfkc_charsmap(folder),
+        **options,
+    )
+    made.save_pretrained(folder)
+    return len(made)
+
+
+def mbart50_languages() -> list[str]:
+    """The languages of mBART-50."""
+    from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
+
+    return list(FAIRSEQ_LANGUAGE_CODES)
+
+
+def save_xlnet_tokeniser(folder: Path, **options: object) -> dict[str, int]:
+    """Write an XLNet tokeniser as transformers does; returns its tokens."""
+    save_unigram(folder)
+    described = json.loads((folder / "tokenizer.json").read_text())
+    for path in folder.iterdir():
+        path.unlink()
+    names = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
+    vocabulary = [(name, 0.0) for name in names]
+    vocabulary += [tuple(piece) for piece in described["model"]["vocab"][4:-1]]
+    made = transformers.XLNetTokenizer(
+        vocab=vocabulary, _spm_precompiled_charsmap=nfkc_charsmap(folder), **options
+    )
+    made.save_pretrained(folder)
+    return {name: number for number, (name, _) in enumerate(vocabulary)}

@@ -218,6 +218,14 @@ def test_training_starts_from_an_imported_model(tmp_path: Path) -> None:
 OWN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("pegasus", {"pre_norm": True}, {}),
     ("pegasus", {"pre_norm": True, "activation": "gelu"}, {"kind": "unigram"}),
+    (
+        "m2m_100",
+        {
+            "pre_norm": True,
+            "positions": {"name": "sinusoidal", "first": 1, "frequencies": "tensor2tensor"},
+        },
+        {},
+    ),
     ("bart", {"positions": "learned", "embedding_norm": True, "scale_embeddings": False}, {}),
     ("mbart", {"positions": "learned", "embedding_norm": True, "pre_norm": True}, {}),
     (
@@ -311,6 +319,25 @@ REFUSED = [
     ({"pre_norm": True, "gated": True}, "model.gated = true"),
     ({"pre_norm": True, "positions": "learned"}, "model.embedding_norm = false"),
     ({"positions": "t5"}, "model.pre_norm = false"),
+    (
+        {"pre_norm": True, "positions": {"name": "sinusoidal", "first": 3}},
+        "train with --set model.positions=sinusoidal",
+    ),
+    (
+        {"positions": {"name": "sinusoidal", "frequencies": "tensor2tensor"}},
+        "only pre-norm Transformers with the frequencies 'tensor2tensor'",
+    ),
+    (
+        {"pre_norm": True, "positions": {"name": "sinusoidal", "frequencies": "tensor2tensor"}},
+        "a first position of at least 1",
+    ),
+    (
+        {
+            "pre_norm": True,
+            "positions": {"name": "sinusoidal", "first": 2, "frequencies": "tensor2tensor"},
+        },
+        r"model.positions.first = 2: .* which is 0",
+    ),
     ({"pre_norm": True, "attention": {"score": "cosine"}}, "model.attention.score = 'cosine'"),
     ({"pre_norm": True, "attention": {"head_size": 9}}, "model.attention.head_size = 9"),
 ]

@@ -1,8 +1,9 @@
-"""Pegasus, BART, mBART and T5: transformers' own models and ours, with the same numbers.
+"""Pegasus, BART, mBART, M2M-100 and T5: transformers' own models and ours, with the same numbers.
 
 Logits and gradients in float64, and outputs of search, for random weights of odd sizes.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.imported_vocabulary import places_of
 from heedful.decoding import SearchOptions, search
+from heedful.decoding.forced_first import ForcedFirst
 from heedful.inference.fusing import searched
-from heedful.interop.layouts import bart, pegasus, t5
+from heedful.interop.layouts import bart, m2m100, pegasus, t5
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer
 from interop_help import randomise
@@ -56,6 +58,14 @@ MODELS: dict[str, dict[str, Any]] = {
         "forced_eos_token_id": None,
     },
     "mbart": {"decoder_start_token_id": 2, "forced_eos_token_id": None},
+    "m2m": {},
+    "m2m-other": {
+        "pad_token_id": 4,
+        "decoder_start_token_id": 7,
+        "scale_embedding": False,
+        "activation_function": "gelu",
+        "encoder_layerdrop": 0.0,
+    },
     "t5": {"num_decoder_layers": 1},
     "t5-one-head": {"num_heads": 1, "d_kv": 14, "feed_forward_proj": "gelu"},
     "t5-1.1": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
@@ -76,14 +86,30 @@ def theirs_of(name: str) -> Any:
         "pegasus": (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration),
         "bart": (transformers.BartConfig, transformers.BartForConditionalGeneration),
         "mbart": (transformers.MBartConfig, transformers.MBartForConditionalGeneration),
+        "m2m": (transformers.M2M100Config, transformers.M2M100ForConditionalGeneration),
     }
     symbols = {} if kind == "pegasus" else BART_SYMBOLS
     model = made[kind][1](made[kind][0](**SIZES | symbols | own))
     found = randomise(model)
     for part in found.modules():
-        if kind != "pegasus" and "PositionalEmbedding" in type(part).__name__:
+        if kind == "m2m" and hasattr(part, "make_weights"):
+            part.weights = exact_sinusoids(part.weights, model.config.pad_token_id)
+        elif kind != "pegasus" and "PositionalEmbedding" in type(part).__name__:
             torch.nn.init.normal_(part.weight, std=0.3)
     return found
+
+
+def exact_sinusoids(given: torch.Tensor, pad: int) -> torch.Tensor:
+    """M2M-100's positions, computed in float64; the library computes them in float32."""
+    rows, dim = given.shape
+    found = torch.zeros(rows, dim, dtype=torch.double)
+    for row in range(rows):
+        for pair in range(dim // 2):
+            angle = row * 10000.0 ** (-pair / (dim // 2 - 1))
+            found[row, pair], found[row, dim // 2 + pair] = math.sin(angle), math.cos(angle)
+    found[pad] = 0.0
+    assert torch.allclose(given.double(), found, atol=1e-4)
+    return found.float()
 
 
 def _exact_norms(model: torch.nn.Module) -> None:
@@ -121,7 +147,7 @@ def ours_of(name: str, theirs: Any) -> tuple[Transformer, Sequence[int | None]]:
         settings = t5.settings_of(fields, "here", tied=t5.is_tied(tensors))
         found = t5.import_tensors(tensors, settings, places, "here")
     else:
-        layout: Any = pegasus if kind == "pegasus" else bart
+        layout: Any = {"pegasus": pegasus, "m2m": m2m100}.get(kind, bart)
         settings = layout.settings_of(fields, "here")
         found = layout.import_tensors(tensors, settings, places, "here")
     ours = Transformer(settings, len(places), len(places))
@@ -158,7 +184,8 @@ def test_logits_and_gradients_are_the_same(name: str) -> None:
     theirs = theirs_of(name)
     ours, places = ours_of(name, theirs)
     theirs, ours = theirs.double(), ours.double()
-    near = 1e-6 if name.startswith("pegasus") else 1e-9  # sinusoids are in float32
+    sinusoidal = name.startswith(("pegasus", "m2m"))
+    near = 1e-6 if sinusoidal else 1e-9  # sinusoids are in float32
     source, inputs = batch([5, 9, 280], places, theirs.config)
     target = torch.cat([torch.full((3, 1), BEGIN), torch.randint(4, 30, (3, 33))], 1)
     table = table_of(places, theirs.config)
@@ -208,6 +235,9 @@ def exported(
     whole.setdefault("bias", torch.zeros(len(places)))
     if name.startswith("t5"):
         return t5.export_tensors(whole, ours.settings, places)
+    if name.startswith("m2m"):
+        whole.pop("bias")  # the layout has none
+        return m2m100.export_tensors(whole, ours.settings, places)[0]
     if name.startswith("pegasus"):
         return pegasus.export_tensors(whole, ours.settings, places)
     return bart.export_tensors(whole, ours.settings, places)[0]
@@ -222,10 +252,10 @@ def test_tensors_and_fields_come_back(name: str) -> None:
     for key, tensor in expected.items():
         rows = slice(2, None) if "embed_positions" in key and "pegasus" not in name else slice(None)
         assert torch.allclose(back[key][rows], tensor[rows], atol=1e-7), key
-    layout: Any = {"t5": t5, "pegasus": pegasus}.get(name.split("-")[0], bart)
+    layout: Any = {"t5": t5, "pegasus": pegasus, "m2m": m2m100}.get(name.split("-")[0], bart)
     fields, written = layout.config_of(ours.settings), theirs.config.to_dict()
     for key, value in fields.items():
-        if key not in ("architectures", "tie_word_embeddings"):
+        if key not in ("architectures", "tie_word_embeddings") and "layerdrop" not in key:
             assert value == written[key], key
 
 
@@ -253,10 +283,20 @@ def test_greedy_outputs_are_those_of_generate(name: str) -> None:
             assert [int(table[token]) for token in row[0].tokens] == written[:end]
 
 
-@pytest.mark.parametrize("name", ["pegasus", "bart", "mbart", "t5", "t5-1.1"])
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        *((name, None) for name in ("pegasus", "bart", "mbart", "m2m", "t5", "t5-1.1")),
+        ("m2m", 17),
+        ("mbart", 9),
+    ],
+)
 @torch.inference_mode()
-def test_beams_are_those_of_generate(name: str) -> None:
-    """All outputs equally long, so that both searches stop at the same step."""
+def test_beams_are_those_of_generate(name: str, language: int | None) -> None:
+    """All outputs equally long, so that both searches stop at the same step.
+
+    With a language, all outputs begin with its token.
+    """
     theirs = theirs_of(name)
     ours, places = ours_of(name, theirs)
     source, inputs = batch([5, 9, 3], places, theirs.config)
@@ -271,12 +311,14 @@ def test_beams_are_those_of_generate(name: str) -> None:
         min_new_tokens=length,
         max_new_tokens=length,
         forced_eos_token_id=None,
+        forced_bos_token_id=language,
         bad_words_ids=[[row] for row in never],
         return_dict_in_generate=True,
         output_scores=True,
     )
     options = SearchOptions(beam=beam, nbest=beam, length_penalty=0.0, forced_length=length)
-    found = search(ours, source, rows=3, options=options, max_lengths=torch.tensor([length] * 3))
+    model: Any = ours if language is None else ForcedFirst(ours, places.index(language))
+    found = search(model, source, rows=3, options=options, max_lengths=torch.tensor([length] * 3))
     tokens = [[int(table[token]) for token in one.tokens] for row in found for one in row]
     assert tokens == generated.sequences[:, 1:].tolist()
     scores = torch.tensor([one.score for row in found for one in row])
@@ -308,11 +350,11 @@ def test_a_trained_start_of_targets_gets_a_row_of_its_own() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["bart", "pegasus"])
+@pytest.mark.parametrize("name", ["bart", "m2m", "pegasus"])
 def test_a_bare_model_has_the_same_tensors_without_a_prefix(name: str) -> None:
     theirs = theirs_of(name)
     ours, places = ours_of(name, theirs)
-    layout: Any = {"bart": bart, "pegasus": pegasus}[name]
+    layout: Any = {"bart": bart, "m2m": m2m100, "pegasus": pegasus}[name]
     bare = {key: tensor for key, tensor in saved(theirs.model).items() if "logits" not in key}
     assert "shared.weight" in bare
     found = layout.import_tensors(bare, ours.settings, places, "here")
@@ -330,6 +372,12 @@ WRONG: list[tuple[Any, str, dict[str, Any], str]] = [
     (bart, "bart", {"tie_word_embeddings": False}, "tie_word_embeddings = false"),
     (bart, "bart", {"static_position_embeddings": True}, "static_position_embeddings = true"),
     (bart, "mbart", {"add_final_layer_norm": False}, "add_final_layer_norm = false"),
+    (m2m100, "m2m", {"d_model": 11}, "d_model = 11"),
+    (m2m100, "m2m", {"d_model": 2}, "d_model = 2"),
+    (m2m100, "m2m", {"pad_token_id": None}, "pad_token_id = null"),
+    (m2m100, "m2m", {"tie_word_embeddings": False}, "tie_word_embeddings = false"),
+    (m2m100, "m2m", {"normalize_before": False}, "normalize_before = false"),
+    (m2m100, "m2m", {"wings": 2}, "wings = 2: heedful does not know this field"),
     (t5, "t5", {"feed_forward_proj": "gated-mish"}, 'feed_forward_proj = "gated-mish"'),
     (t5, "t5", {"relative_attention_num_buckets": 9}, "relative_attention_num_buckets = 9"),
     (t5, "t5", {"is_decoder": True}, "is_decoder = true"),

@@ -217,7 +217,9 @@ def test_wrong_files_are_one_line(tmp_path: Path) -> None:
     described = json.loads((folder / "tokenizer.json").read_text())
     described["model"] = {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 0}
     described["added_tokens"] = []
-    with pytest.raises(UserError, match="'Unigram'; WordPiece, byte-level BPE and Unigram with"):
+    with pytest.raises(
+        UserError, match="'Unigram'; WordPiece, byte-level BPE, and BPE and Unigram"
+    ):
         find_special({"tokenizer.json": json.dumps(described).encode()}, "here")
     described["model"] = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
     with pytest.raises(UserError, match="'WordLevel'; WordPiece, byte-level BPE and Unigram are"):

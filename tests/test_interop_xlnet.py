@@ -13,10 +13,12 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
-from heedful.data.imported_vocabulary import places_of
+from heedful.data.imported_vocabulary import ImportedVocabulary, places_of
+from heedful.data.tokeniser_files import find_special, read_files
 from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
 from heedful.interop.layouts import xlnet
+from heedful.interop.tokeniser_class import check_tokeniser
 from heedful.models.encoders import Classifier, HeadedEncoder, Sequences, Tagger, sequences_of
 from heedful.models.xlnet import PermutationHead, XLNet
 from heedful.runs.checkpoints import load_model_tensors
@@ -25,7 +27,8 @@ from heedful.tasks.texts.building import build_text_model
 from heedful.tasks.texts.loading import load_classifier, load_filler, load_tagger
 from heedful.tasks.texts.run import TextRun
 from heedful.training import train
-from interop_help import LABELS, TEXTS, randomise, wordpiece
+from interop_help import LABELS, TEXTS, randomise, save_xlnet_tokeniser, wordpiece
+from test_interop_pair_models import strange_texts
 
 SPECIAL = [3, 1, 4, 2, 5]  # <pad>, <unk>, <cls>, <sep>, <mask> in their table
 ODD: dict[str, dict[str, Any]] = {
@@ -196,12 +199,35 @@ def test_shapes_that_do_not_fit_are_one_line() -> None:
 # Whole folders
 
 
-def xlnet_folder(folder: Path, kind: str, **options: Any) -> None:
-    """A random model with a WordPiece tokeniser that puts [CLS] last, in a segment of its own."""
+def xlnet_folder(folder: Path, kind: str, *, unigram: bool = False, **options: Any) -> None:
+    """A random model with a tokeniser that puts [CLS] last, in a segment of its own.
+
+    The tokeniser is XLNet's own (Unigram), or WordPiece.
+    """
     folder.mkdir(parents=True)
+    if unigram:
+        tokens = save_xlnet_tokeniser(folder)
+    else:
+        tokens = save_wordpiece_with_begin_last(folder, options)
+    config = transformers.XLNetConfig(
+        vocab_size=len(tokens) + 2,
+        d_model=18,
+        n_layer=2,
+        n_head=3,
+        d_inner=10,
+        pad_token_id=tokens["<pad>" if unigram else "[PAD]"],
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: number for number, label in enumerate(LABELS)},
+        **options,
+    )
+    randomise(getattr(transformers, kind)(config)).save_pretrained(folder)
+
+
+def save_wordpiece_with_begin_last(folder: Path, options: dict[str, Any]) -> dict[str, int]:
+    """Returns its tokens."""
     first = options.get("summary_type") == "first"
     tokenizer = wordpiece()
-    tokens = tokenizer.get_vocab()
+    tokens: dict[str, int] = tokenizer.get_vocab()
     before, after = ("[CLS] ", "") if first else ("", " [CLS]:2")
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{before}$A [SEP]{after}",
@@ -215,18 +241,7 @@ def xlnet_folder(folder: Path, kind: str, **options: Any) -> None:
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         **names,
     ).save_pretrained(folder)
-    config = transformers.XLNetConfig(
-        vocab_size=len(tokens) + 2,
-        d_model=18,
-        n_layer=2,
-        n_head=3,
-        d_inner=10,
-        pad_token_id=tokens["[PAD]"],
-        id2label=dict(enumerate(LABELS)),
-        label2id={label: number for number, label in enumerate(LABELS)},
-        **options,
-    )
-    randomise(getattr(transformers, kind)(config)).save_pretrained(folder)
+    return tokens
 
 
 def theirs_of(folder: Path) -> tuple[Any, Any]:
@@ -251,7 +266,7 @@ def assert_same(path: Path, folder: Path) -> None:
     theirs, tokeniser = theirs_of(folder)
     vocabulary = run.vocabulary()
     places = list(getattr(vocabulary, "places", range(vocabulary.size)))
-    inputs = tokeniser(SENTENCES, padding=True, return_tensors="pt")
+    inputs = tokeniser(SENTENCES, padding=True, return_tensors="pt", return_token_type_ids=True)
     expected = theirs(**inputs, use_mems=False)
     encoded_texts = [vocabulary.encode(text) for text in SENTENCES]
     batch = sequences_of(encoded_texts)
@@ -278,12 +293,15 @@ def assert_same(path: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("summary", ["last", "first"])
+@pytest.mark.parametrize("summary", ["last", "first", "unigram"])
 def test_an_imported_xlnet_is_a_run_and_comes_back_whole(
     kind: str, summary: str, tmp_path: Path
 ) -> None:
     folder, run, back = tmp_path / "hf", tmp_path / "run", tmp_path / "back"
-    xlnet_folder(folder, kind, summary_type=summary, mem_len=None)
+    if summary == "unigram":  # the library's own tokeniser for XLNet
+        xlnet_folder(folder, kind, unigram=True, mem_len=None)
+    else:
+        xlnet_folder(folder, kind, summary_type=summary, mem_len=None)
     assert import_hf(folder, run).recipe.task == (KINDS[kind] or "permutation")
     assert_same(run, folder)
     export_hf(run, back)
@@ -293,6 +311,44 @@ def test_an_imported_xlnet_is_a_run_and_comes_back_whole(
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (folder / name).read_bytes() == (back / name).read_bytes()
     assert_same(run, back)
+    old, new = (json.loads((at / "config.json").read_text()) for at in (folder, back))
+    symbols = ("bos_token_id", "eos_token_id", "pad_token_id", "vocab_size")
+    assert [old.get(name) for name in symbols] == [new.get(name) for name in symbols]
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_strange_texts_have_the_same_tokens(lower: bool, tmp_path: Path) -> None:
+    """Of the library's own tokeniser for XLNet, with special symbols at the end of a text."""
+    tokens = save_xlnet_tokeniser(tmp_path, do_lower_case=lower)
+    files = read_files(tmp_path)
+    check_tokeniser(files, {"model_type": "xlnet"}, "here")
+    special = find_special(files, "here")
+    assert special == [tokens[name] for name in ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")]
+    ours = ImportedVocabulary(files, special, len(tokens), "here")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts = [*strange_texts(500), "", " ", "a <mask> b", "``quoted'' \u00e9\u0301"]
+    for text, found in zip(texts, ours.encode_batch(texts), strict=True):
+        expected = theirs(text)["input_ids"]
+        assert [ours.places[token] for token in (*found, END, BEGIN)] == expected, repr(text)
+
+
+def test_files_that_contradict_the_class_are_one_line(tmp_path: Path) -> None:
+    save_xlnet_tokeniser(tmp_path)
+    whole = json.loads((tmp_path / "tokenizer.json").read_text())
+    steps = whole["normalizer"]["normalizers"]
+
+    def refused(message: str, **changed: Any) -> None:
+        files = read_files(tmp_path) | {"tokenizer.json": json.dumps(whole | changed).encode()}
+        with pytest.raises(UserError, match=message) as caught:
+            check_tokeniser(files, {"model_type": "xlnet"}, "here")
+        assert "\n" not in str(caught.value)
+
+    assert "Precompiled" in [step["type"] for step in steps]
+    refused("AutoTokenizer uses normalizers", normalizer=None)
+    turned = {"type": "Sequence", "normalizers": steps[::-1]}
+    refused("AutoTokenizer uses normalizers", normalizer=turned)
+    refused("AutoTokenizer uses unk_id = 0", model=whole["model"] | {"unk_id": 7})
+    refused("pre_tokenizer", pre_tokenizer=whole["pre_tokenizer"]["pretokenizers"][1])
 
 
 @torch.inference_mode()
@@ -302,7 +358,7 @@ def test_imported_runs_answer(tmp_path: Path) -> None:
         import_hf(tmp_path / f"{kind}-hf", tmp_path / kind)
     folder = tmp_path / "XLNetForSequenceClassification"
     theirs, tokeniser = theirs_of(tmp_path / f"{folder.name}-hf")
-    inputs = tokeniser(SENTENCES, padding=True, return_tensors="pt")
+    inputs = tokeniser(SENTENCES, padding=True, return_tensors="pt", return_token_type_ids=True)
     expected = theirs(**inputs).logits.argmax(1).tolist()
     found = load_classifier(folder).classify(SENTENCES)
     assert [one.label for one in found] == [LABELS[number] for number in expected]

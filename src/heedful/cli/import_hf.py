@@ -33,6 +33,11 @@ def hf(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="The classifier reads pairs of texts.")
     ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="Source language, in a model of many languages."),
+    ] = None,
+    target: Annotated[str | None, typer.Option("--to", help="Target language.")] = None,
     ignore_field: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,7 +47,7 @@ def hf(
         ),
     ] = None,
 ) -> None:
-    """Import a BERT, GPT-2, Marian, T5, BART, mBART or Pegasus model as a run.
+    """Import a BERT, GPT-2, Marian, T5, BART, M2M-100 or other model as a run.
 
     Only config.json, safetensors and the tokeniser's files are read. Nothing is executed or
     downloaded.
@@ -50,10 +55,19 @@ def hf(
     Example:
 
         heedful import hf opus-mt-en-de --out runs/en-de
+
+        heedful import hf m2m100 --from en --to de --out runs/m2m-en-de
     """
     from heedful.interop.importing import import_hf
 
-    run = import_hf(folder, out, pairs=pairs, ignored=ignore_field or [])
+    run = import_hf(
+        folder,
+        out,
+        pairs=pairs,
+        ignored=ignore_field or [],
+        source=source,
+        target=target,
+    )
     print(f"{run.path}: a run for {run.recipe.task}, from {folder}")
 
 

@@ -1,9 +1,11 @@
-"""Tokenisers of imported encoder–decoders with one ``tokenizer.json``: T5, BART, Pegasus.
+"""Tokenisers of imported encoder–decoders with one ``tokenizer.json``: T5, BART, Pegasus, NLLB-200.
 
 Both sides have the same vocabulary. BART puts its symbol ``<s>`` before each text of both sides.
+In NLLB-200 and mBART-50 each text begins with the token of its language.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from heedful.data.tokeniser_files import (
 )
 
 KIND = "imported-pair"
+_LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")
 _LEAST = 325
 """The smallest vocabulary that a recipe accepts."""
 
@@ -36,10 +39,19 @@ class ImportedTokeniser(Tokeniser):
     Args:
         vocabulary: the vocabulary.
         before: tokens that are put before each text.
+        language: the token of the texts' language, which is put before each text instead.
     """
 
-    def __init__(self, vocabulary: ImportedVocabulary, before: Sequence[int] = ()) -> None:
-        self.vocabulary, self.before = vocabulary, list(before)
+    def __init__(
+        self,
+        vocabulary: ImportedVocabulary,
+        before: Sequence[int] = (),
+        language: int | None = None,
+    ) -> None:
+        self.vocabulary, self.first = vocabulary, language
+        self.before = list(before) if language is None else [language]
+        languages = () if language is None else language_tokens(vocabulary).values()
+        self._silent = frozenset({*self.before, *languages})
         self.size, self.mask = vocabulary.size, None
         self.places = vocabulary.places
         self.settings = TokeniserSettings(
@@ -64,8 +76,8 @@ class ImportedTokeniser(Tokeniser):
         return [self.before + tokens for tokens in self.vocabulary.encode_batch(texts, threads)]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Decode ``tokens``; PAD, BEGIN, END and the tokens before each text give no text."""
-        silent = set(self.before)
+        """Decode ``tokens``; PAD, BEGIN, END, languages and tokens before a text give no text."""
+        silent = self._silent
         return self.vocabulary.decode([token for token in tokens if int(token) not in silent])
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
@@ -82,7 +94,7 @@ class ImportedTokeniser(Tokeniser):
 
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
         """The index of each token's word in ``decode(tokens).split()``; -1 for no word."""
-        kept = [place for place, token in enumerate(tokens) if int(token) not in self.before]
+        kept = [place for place, token in enumerate(tokens) if int(token) not in self._silent]
         found = [-1] * len(tokens)
         words = self.vocabulary.word_indices([tokens[place] for place in kept])
         for place, word in zip(kept, words, strict=True):
@@ -111,7 +123,10 @@ class ImportedTokeniser(Tokeniser):
 
 @dataclass(frozen=True)
 class ImportedTokenisers(Tokenisers):
-    """The tokenisers of both sides, which are the same, with the content of their files."""
+    """The tokenisers of both sides, with the content of their files.
+
+    They are the same unless texts begin with the token of their language.
+    """
 
     source: ImportedTokeniser
     target: ImportedTokeniser
@@ -121,6 +136,14 @@ class ImportedTokenisers(Tokenisers):
         """The tokenisers of a vocabulary and the tokens before each text."""
         both = ImportedTokeniser(vocabulary, before)
         return cls(both, both)
+
+    @classmethod
+    def between(
+        cls, vocabulary: ImportedVocabulary, source: int, target: int
+    ) -> "ImportedTokenisers":
+        """The tokenisers of a vocabulary and the tokens of the two languages."""
+        sides = (ImportedTokeniser(vocabulary, language=one) for one in (source, target))
+        return cls(*sides)
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -139,13 +162,15 @@ class ImportedTokenisers(Tokenisers):
             "special": list(vocabulary.special),
             "rows": vocabulary.rows,
             "before": self.source.before,
+            **({} if self.shared else {"languages": [self.source.first, self.target.first]}),
             "files": {name: hash_of(content) for name, content in vocabulary.files.items()},
         }
         write_json(folder / INDEX, index)
 
     def fingerprint(self) -> str:
         """A hash of everything that affects encoding; equal hashes give equal tokens."""
-        return self.source.fingerprint()
+        own = self.source.fingerprint()
+        return own if self.shared else digest([own, self.target.fingerprint()])
 
 
 def load_imported(folder: Path, index: dict[str, Any]) -> ImportedTokenisers:
@@ -159,9 +184,20 @@ def load_imported(folder: Path, index: dict[str, Any]) -> ImportedTokenisers:
         raise UserError(f"{folder / INDEX}: not an index of tokenisers; the file is damaged")
     files = read_kept(folder, index, INDEX, FILES)
     vocabulary = ImportedVocabulary(files, special, rows, str(folder))
-    if not all(type(token) is int and 0 <= token < vocabulary.size for token in before):
+    languages = index.get("languages", [])
+    pair = isinstance(languages, list) and len(languages) in (0, 2)
+    if not pair or not all(
+        type(token) is int and 0 <= token < vocabulary.size for token in (*before, *languages)
+    ):
         raise UserError(f"{folder / INDEX}: not an index of tokenisers; the file is damaged")
+    if languages:
+        return ImportedTokenisers.between(vocabulary, *languages)
     return ImportedTokenisers.of(vocabulary, before)
+
+
+def language_tokens(vocabulary: ImportedVocabulary) -> dict[str, int]:
+    """The tokens that name languages, such as ``deu_Latn`` and ``de_DE``, by their names."""
+    return {name: one for name, one in vocabulary.added().items() if _LANGUAGE.fullmatch(name)}
 
 
 def find_pair_special(

@@ -1,4 +1,4 @@
-"""Imported vocabularies: WordPiece, byte-level BPE and Unigram of other libraries.
+"""Imported vocabularies: WordPiece, BPE of bytes or characters, and Unigram of other libraries.
 
 Symbols are reordered: PAD, UNKNOWN, BEGIN, END and the mask come first, all others keep their
 order. The tokeniser's files are stored byte for byte, so that they can be exported. `tokenizers`
@@ -167,6 +167,15 @@ class ImportedVocabulary:
         first = END + 1 if self.mask is None else END + 2
         return [symbol for symbol in range(first, self.size) if self._spans[symbol][:1].isspace()]
 
+    def added(self) -> dict[str, int]:
+        """The symbols of special tokens that are not part of the model's pieces, by their names."""
+        rows = {place: symbol for symbol, place in enumerate(self.places) if place is not None}
+        return {
+            token.content: rows[row]
+            for row, token in self._added.items()
+            if token.special and row in rows
+        }
+
     def fingerprint(self) -> str:
         """A hash of everything that affects encoding; equal hashes give equal tokens."""
         hashes = [f"{name} {hash_of(content)}" for name, content in sorted(self.files.items())]
@@ -219,7 +228,7 @@ class ImportedVocabulary:
             return (piece[2:] if piece.startswith("##") else f" {piece}").encode()
         letters = _LETTERS
         added = self.places[symbol] in self._added  # written as it is, not letter by letter
-        if self.family == "unigram":
+        if self.family in ("unigram", "merges"):
             return (piece if added else piece.replace(METASPACE, " ")).encode()
         if not added and all(letter in letters for letter in piece):
             return bytes(letters[letter] for letter in piece)

@@ -5,7 +5,7 @@ vocabulary are unknown. Symbols are reordered, and the files are stored byte for
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,7 @@ class MarianSide(Tokeniser):
         count: number of rows of the table.
         joint: whether both sides share a vocabulary.
         where: names of the files, for messages.
+        silent: pieces without text, which name languages.
 
     Raises:
         UserError: the model is damaged, or a piece has no row in the table.
@@ -66,6 +67,7 @@ class MarianSide(Tokeniser):
         *,
         joint: bool,
         where: str,
+        silent: Collection[str] = (),
     ) -> None:
         self.model = model
         try:
@@ -86,11 +88,11 @@ class MarianSide(Tokeniser):
         self.places = places_of(special, count)
         self.size = len(self.places)
         self.mask = None
-        self._silent = frozenset({PAD, BEGIN, END})
         size = max(self.size, _LEAST)
         self.settings = TokeniserSettings(kind="imported", vocabulary_size=size, joint=joint)
         symbols = {place: symbol for symbol, place in enumerate(self.places) if place is not None}
         self._symbols = {piece: symbols[row] for piece, row in rows.items()}
+        self._silent = frozenset({PAD, BEGIN, END, *(self._symbols[piece] for piece in silent)})
         names = {row: piece for piece, row in rows.items()}
         self._names = [
             fixed_names(mask=False)[symbol] if symbol <= END else names.get(place or 0, "")
@@ -107,9 +109,13 @@ class MarianSide(Tokeniser):
             UserError: the text contains a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
-        code, rest = _language_code(text)
+        code, rest = self._language_code(text)
         # One text at a time: sentencepiece starts threads for any batch.
         return self._numbers([*code, *encode_one(self._pieces_of, rest)])
+
+    def _language_code(self, text: str) -> tuple[list[str], str]:
+        """The pieces before a text, and the text without a code at its start."""
+        return _language_code(text)
 
     def _numbers(self, pieces: Sequence[str]) -> list[int]:
         return [self._symbols.get(piece, UNKNOWN) for piece in pieces]
@@ -125,7 +131,7 @@ class MarianSide(Tokeniser):
         """
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
-        parts = [_language_code(text) for text in texts]
+        parts = [self._language_code(text) for text in texts]
         together = partial(self._pieces_of, num_threads=1 if len(texts) < _FEW else (threads or -1))
         pieces: list[list[str]] = encode_all(together, self._pieces_of, [text for _, text in parts])
         return [
@@ -252,9 +258,9 @@ def read_rows(
     Raises:
         UserError: a file is missing or damaged.
     """
-    source = _rows(files, "vocab.json", where)
+    source = rows_in(files, "vocab.json", where)
     if read_tokeniser_settings(files, where).get("separate_vocabs"):
-        return source, _rows(files, "target_vocab.json", where)
+        return source, rows_in(files, "target_vocab.json", where)
     return source, source
 
 
@@ -296,7 +302,12 @@ def find_marian_special(
     return found[0], found[1]
 
 
-def _rows(files: Mapping[str, bytes], name: str, where: str) -> dict[str, int]:
+def rows_in(files: Mapping[str, bytes], name: str, where: str) -> dict[str, int]:
+    """The rows of the pieces in a file of a vocabulary.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
     rows = parse_json(_content(files, name, where), f"{where}/{name}", 2 * MOST_SYMBOLS)
     good = isinstance(rows, dict) and all(type(row) is int and row >= 0 for row in rows.values())
     if not good or len(set(rows.values())) < len(rows):

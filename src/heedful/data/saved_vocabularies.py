@@ -11,6 +11,8 @@ from heedful.data.imported_tokenisers import KIND as IMPORTED_PAIR
 from heedful.data.imported_tokenisers import load_imported
 from heedful.data.imported_vocabulary import ImportedVocabulary
 from heedful.data.listed_vocabularies import Characters, Words
+from heedful.data.m2m_tokenisers import KIND as M2M
+from heedful.data.m2m_tokenisers import load_m2m
 from heedful.data.marian_tokenisers import load_marian
 from heedful.data.tokeniser import INDEX as TOKENISERS_INDEX
 from heedful.data.tokeniser import Tokenisers
@@ -53,6 +55,8 @@ def load_tokenisers(folder: Path) -> Tokenisers:
     index = read_json(folder / TOKENISERS_INDEX)
     if index.get("kind") == "marian":
         return load_marian(folder, index)
+    if index.get("kind") == M2M:
+        return load_m2m(folder, index)
     if index.get("kind") == IMPORTED_PAIR:
         return load_imported(folder, index)
     return Tokenisers.load(folder, index)

@@ -62,6 +62,9 @@ class Tokeniser:
         ' a\\t▁ ☃'
     """
 
+    first: int | None = None
+    """The token that each output must begin with: its language; None if there is none."""
+
     def __init__(self, model: bytes, settings: TokeniserSettings, where: str = "tokeniser") -> None:
         self.model = model
         self.settings = settings

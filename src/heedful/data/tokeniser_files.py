@@ -34,6 +34,7 @@ _GENERATING_ROLES = ("pad", "unk", "bos", "eos")
 _GENERATING = {
     "bytes": (None, None, None, "<|endoftext|>"),
     "unigram": ("<pad>", "<unk>", None, "</s>"),
+    "merges": ("<pad>", "<unk>", None, "</s>"),
 }
 """Usual names in models that generate texts."""
 _SWITCHES = (
@@ -50,9 +51,15 @@ _ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 _NAMES = {
     "wordpiece": (("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),),
     "bytes": (_ROBERTA,),
-    "unigram": (_ROBERTA, ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")),
+    "unigram": (
+        ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
+        ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+        _ROBERTA,
+    ),
+    "merges": (_ROBERTA,),
 }
-"""Usual names in encoders; if there are several, the first that are all in the vocabulary."""
+"""Usual names in encoders; if there are several, the first that are all in the vocabulary, or the
+last."""
 
 
 def read_kept(
@@ -111,7 +118,7 @@ def _read(files: Mapping[str, bytes], where: str) -> Tokenizer:
 
 
 def family_of(tokenizer: Tokenizer, where: str) -> str:
-    """``wordpiece``, ``bytes`` or ``unigram``.
+    """``wordpiece``, ``bytes``, ``merges`` (BPE of characters) or ``unigram``.
 
     Raises:
         UserError: the tokeniser is of another kind.
@@ -122,11 +129,15 @@ def family_of(tokenizer: Tokenizer, where: str) -> str:
         return "wordpiece"
     if model == "BPE" and "ByteLevel" in json.dumps([described["pre_tokenizer"]]):
         return "bytes"
-    if model == "Unigram" and "Metaspace" in json.dumps([described["pre_tokenizer"]]):
-        return "unigram"
+    if "Metaspace" in json.dumps([described["pre_tokenizer"]]):
+        if model == "Unigram":
+            return "unigram"
+        affixes = ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
+        if model == "BPE" and not any(described["model"].get(name) for name in affixes):
+            return "merges"
     raise UserError(
-        f"{where}: a tokeniser of kind '{model}'; WordPiece, byte-level BPE and Unigram with "
-        "Metaspace are supported"
+        f"{where}: a tokeniser of kind '{model}'; WordPiece, byte-level BPE, and BPE and Unigram "
+        "with Metaspace are supported"
     )
 
 
@@ -175,7 +186,7 @@ def _roles_and_names(
         return _GENERATING_ROLES, _GENERATING[family]
     known = _NAMES[family]
     whole = (names for names in known if all(name in vocabulary for name in names))
-    return _ROLES, next(whole, known[0])
+    return _ROLES, next(whole, known[-1])
 
 
 def read_tokeniser_settings(files: Mapping[str, bytes], where: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from heedful.data.protected.spans import find_spans
 from heedful.data.protected.unknown import KnownWords
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
+from heedful.decoding.forced_first import ForcedFirst
 from heedful.decoding.kept_placeholders import KeptPlaceholders
 from heedful.inference.alignment import (
     AlignmentRule,
@@ -224,6 +225,8 @@ class Searcher:
         self.require_model()
         members = [searched(model) for model in self.models]
         found: Decodable[Source, Any] = Ensemble(members) if len(members) > 1 else members[0]
+        if self.tokenisers.target.first is not None:
+            found = ForcedFirst(found, self.tokenisers.target.first)
         if self.protection.rules is None:
             return found
         return KeptPlaceholders(

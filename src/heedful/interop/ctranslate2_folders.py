@@ -199,5 +199,10 @@ def _exportable(run: Run, checkpoint: str | int | None) -> _Exportable:
     layout_of(run, "ctranslate2", "CTranslate2")
     own = cast(PairRun, run)
     settings = cast(TransformerSettings, own.recipe.model)
-    refuse_parts(settings)
+    refuse_parts(settings, others=True)
+    if own.tokenisers().target.first is not None:
+        raise UserError(
+            f"{run.path}: its translations begin with the token of their language, which the "
+            "search of CTranslate2 here does not force; use --engine torch"
+        )
     return _Exportable(own, settings, run.chosen(checkpoint))

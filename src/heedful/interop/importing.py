@@ -35,6 +35,14 @@ KEPT = "imported"
 """The folder in a run with the original configuration."""
 
 
+class _Options(NamedTuple):
+    """What the files do not state: see :func:`import_hf`."""
+
+    pairs: bool
+    source: str | None
+    target: str | None
+
+
 class _Imported(NamedTuple):
     """The parts of an imported run of any task."""
 
@@ -49,7 +57,13 @@ class _Imported(NamedTuple):
 
 
 def import_hf(
-    folder: str | Path, out: str | Path, *, pairs: bool = False, ignored: Sequence[str] = ()
+    folder: str | Path,
+    out: str | Path,
+    *,
+    pairs: bool = False,
+    ignored: Sequence[str] = (),
+    source: str | None = None,
+    target: str | None = None,
 ) -> Run:
     """Create a run from a model in the Hugging Face layout; no code of it is executed.
 
@@ -59,20 +73,22 @@ def import_hf(
         pairs: whether a classifier reads pairs of texts, which the files do not state.
         ignored: fields of ``config.json`` to ignore, because they have no effect; the run records
             them.
+        source: the source language, in a model of many languages.
+        target: the target language, likewise.
 
     Raises:
         UserError: the model type or a field is not supported; a file is missing, damaged or a
             pickle; or files contradict each other.
     """
     try:
-        return _import(Path(folder), Path(out), pairs, ignored)
+        return _import(Path(folder), Path(out), _Options(pairs, source, target), ignored)
     except ValidationError as error:  # the fields give an invalid recipe
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
         raise UserError(f"{Path(folder) / CONFIG}: {place}: {problem['msg']}") from error
 
 
-def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run:
+def _import(folder: Path, out: Path, options: _Options, ignored: Sequence[str]) -> Run:
     if out.exists():
         raise UserError(f"{out} exists; choose another place for the run")
     config = read_config(folder)
@@ -97,7 +113,12 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
             **({"ignored": sorted(set(ignored))} if ignored else {}),
         },
     }
-    found = _LAYOUTS[kind](folder, config, pairs)
+    if kind not in _OF_LANGUAGES and (options.source, options.target) != (None, None):
+        raise UserError(
+            f"{folder}: --from and --to are for models of many languages, such as M2M-100, "
+            "NLLB-200 and mBART-50; leave them out"
+        )
+    found = _LAYOUTS[kind](folder, config, options)
     if found.heads is not None:
         facts["imported"]["heads"] = found.heads
     facts |= {"task": found.recipe.task, **found.facts}
@@ -111,12 +132,12 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
     return open_run(out)
 
 
-def _read_marian(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+def _read_marian(folder: Path, config: dict[str, Any], options: _Options) -> _Imported:
     return _of_pairs(read_marian(folder, config))
 
 
-def _read_pair_model(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
-    return _of_pairs(read_pair_model(folder, config))
+def _read_pair_model(folder: Path, config: dict[str, Any], options: _Options) -> _Imported:
+    return _of_pairs(read_pair_model(folder, config, options.source, options.target))
 
 
 def _of_pairs(found: ImportedPairs) -> _Imported:
@@ -129,26 +150,28 @@ def _of_pairs(found: ImportedPairs) -> _Imported:
     return _Imported(found.recipe, found.weights, facts, save)
 
 
-def _read_encoder(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+def _read_encoder(folder: Path, config: dict[str, Any], options: _Options) -> _Imported:
     layout = encoders.LAYOUTS[config["model_type"]]
-    return _of_text(encoders.read_encoder(layout, folder, config, pairs=pairs))
+    return _of_text(encoders.read_encoder(layout, folder, config, pairs=options.pairs))
 
 
-def _read_gpt(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+def _read_gpt(folder: Path, config: dict[str, Any], options: _Options) -> _Imported:
     return _of_text(read_gpt(folder, config))
 
 
-def _read_xlnet(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
-    return _of_text(read_xlnet(folder, config, pairs=pairs))
+def _read_xlnet(folder: Path, config: dict[str, Any], options: _Options) -> _Imported:
+    return _of_text(read_xlnet(folder, config, pairs=options.pairs))
 
 
-def _read_llama(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+def _read_llama(folder: Path, config: dict[str, Any], options: _Options) -> _Imported:
     return _of_text(read_llama(folder, config))
 
 
-_LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
+_OF_LANGUAGES = ("m2m_100", "mbart")
+"""Values of ``model_type`` of models that translate between many languages."""
+_LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], _Options], _Imported]] = {
     **dict.fromkeys(encoders.LAYOUTS, _read_encoder),
-    **dict.fromkeys(("bart", "mbart", "pegasus", "t5"), _read_pair_model),
+    **dict.fromkeys(("bart", "m2m_100", "mbart", "pegasus", "t5"), _read_pair_model),
     "gpt2": _read_gpt,
     "llama": _read_llama,
     "marian": _read_marian,
@@ -156,7 +179,7 @@ _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
     "mistral": _read_llama,
     "qwen2": _read_llama,
 }
-"""``model_type`` of ``config.json`` → function that reads a folder; its last argument: pairs."""
+"""``model_type`` of ``config.json`` → function that reads a folder."""
 
 
 def _of_text(found: ImportedText) -> _Imported:

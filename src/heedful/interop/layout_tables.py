@@ -13,6 +13,7 @@ from heedful.interop.layouts import (
     electra,
     gpt,
     llama,
+    m2m100,
     marian,
     pegasus,
     roberta,
@@ -34,6 +35,7 @@ _DESCRIBED = (
     t5,
     bart,
     pegasus,
+    m2m100,
 )
 """The layouts, in the order of the tables."""
 _END = "<!-- end -->"

@@ -100,4 +100,6 @@ def _of_translator(
         "heads": model.settings.decoder_heads or model.settings.heads,
         "max_length": model.max_length,
     }
+    first = cast(PairRun, run).tokenisers().target.first
+    facts |= {} if first is None else {"first": first}
     return translator_graphs(model), facts

@@ -25,17 +25,35 @@ _CLASSES = {
         "Qwen2Tokenizer",
         "LlamaTokenizer",
     ),
-    "unigram": ("XLMRobertaTokenizer", "AlbertTokenizer", "T5Tokenizer", "PegasusTokenizer"),
+    "unigram": (
+        "XLMRobertaTokenizer",
+        "AlbertTokenizer",
+        "T5Tokenizer",
+        "PegasusTokenizer",
+        "XLNetTokenizer",
+        "MBart50Tokenizer",
+    ),
+    "merges": ("NllbTokenizer",),
 }
 _USUAL = {
     "albert": "AlbertTokenizer",
     "mbart": "MBartTokenizer",
     "pegasus": "PegasusTokenizer",
     "t5": "T5Tokenizer",
+    "xlnet": "XLNetTokenizer",
 }
 """``model_type`` → the Unigram class that AutoTokenizer takes if the files name none."""
-_UNKNOWN_IDS = {"XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "T5Tokenizer": 2}
+_UNKNOWN_IDS = {
+    "XLMRobertaTokenizer": 3,
+    "AlbertTokenizer": 1,
+    "T5Tokenizer": 2,
+    "MBart50Tokenizer": 3,
+}
 """Unigram class → its fixed number of the unknown piece; Pegasus looks for the piece."""
+_WITHOUT_WORDS = ("PegasusTokenizer", "MBart50Tokenizer", "NllbTokenizer")
+"""Classes that do not split a text at white space first."""
+_ALWAYS_PREFIXED = ("T5Tokenizer", "XLNetTokenizer")
+"""Classes without the option ``add_prefix_space``."""
 _REPLACED = {" {2,}": "Replace of spaces", r"\n": "Replace of line feeds"}
 _NEEDS_FILE = ("llama", "mistral", "qwen2")
 """Values of ``model_type`` whose tokenisers are not built from vocab.json and merges.txt here."""
@@ -64,7 +82,7 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
     family = family_of(tokenizer, where)
     named = settings.get("tokenizer_class") or config.get("tokenizer_class")
     known, kind = _CLASSES[family], config.get("model_type")
-    if named is None and family == "unigram" and kind not in _NEEDS_FILE:
+    if named is None and family in ("unigram", "merges") and kind not in _NEEDS_FILE:
         named = _USUAL.get(str(kind), "XLMRobertaTokenizer")
     if kind in _NEEDS_FILE and "tokenizer.json" not in files:
         raise UserError(f"{where}: there is no tokenizer.json, which model_type = '{kind}' needs")
@@ -84,6 +102,8 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
         return  # with a byte-level tokenizer.json, AutoTokenizer uses the file unchanged
     if family == "wordpiece":
         _check_normalizer(steps["normalizer"] or {}, settings, where)
+    elif family == "merges":
+        _check_nllb(steps, where)
     elif family == "bytes":
         _check_prefix_space(steps["pre_tokenizer"], settings, where)
     else:
@@ -111,6 +131,18 @@ def _check_qwen2(steps: Mapping[str, Any], where: str) -> None:
         raise _differ(where, "Qwen 2's regular expression", "another pre_tokenizer")
 
 
+def _check_nllb(steps: Mapping[str, Any], where: str) -> None:
+    """Raise UserError unless texts are normalized and split as the class does it."""
+    found = _types(steps["normalizer"], "normalizers")
+    wanted = ["Precompiled", "Replace of spaces"] if "Precompiled" in found else []
+    if found != wanted:
+        raise _differ(where, f"normalizers {wanted}", f"normalizers {found}")
+    _check_metaspace(steps["pre_tokenizer"], {}, "NllbTokenizer", where)
+    model = steps["model"]
+    if model.get("unk_token") is None or not model.get("fuse_unk") or model.get("ignore_merges"):
+        raise _differ(where, "fuse_unk = true", "another treatment of unknown characters")
+
+
 def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
     for each in step.get("pretokenizers", [step]):
         if each["type"] == "ByteLevel":
@@ -131,17 +163,27 @@ def _check_unigram(
     own = [kind for kind in found if kind != "Precompiled"]
     _check_metaspace(steps["pre_tokenizer"], settings, named, where)
     wanted: list[str] = []
-    if named == "PegasusTokenizer":
+    if named == "MBart50Tokenizer":
+        wanted = ["Replace of spaces"]
+    elif named == "PegasusTokenizer":
         lines = [] if "Precompiled" in found else ["Replace of line feeds"]
         wanted = [*lines, "Replace of spaces"]
     else:  # words are split at white space, so that several spaces are one in either case
         own = [kind for kind in own if kind != "Replace of spaces"]
     if named == "AlbertTokenizer":
         wanted = _albert_normalizers(settings)
+    if named == "XLNetTokenizer":
+        lower = ["Lowercase"] if settings.get("do_lower_case", False) else []
+        wanted = ["Replace", "Replace", "NFKD", "StripAccents", *lower]
+        if "Precompiled" in found:  # the class puts the map of characters last
+            own, wanted = found, [*wanted, "Precompiled"]
+            own = [kind for kind in own if kind != "Replace of spaces"]
     if own != wanted:
         raise _differ(where, f"normalizers {wanted}", f"normalizers {own}")
     found_id = steps["model"]["unk_id"]
     unknown = _UNKNOWN_IDS.get(named, found_id)
+    if named == "XLNetTokenizer":
+        unknown = settings.get("unk_id", 0)
     if found_id != unknown:
         raise _differ(where, f"unk_id = {unknown}", f"unk_id = {found_id}")
 
@@ -149,17 +191,20 @@ def _check_unigram(
 def _check_metaspace(
     step: Mapping[str, Any], settings: Mapping[str, Any], named: str, where: str
 ) -> None:
-    """Compare how a Unigram tokeniser splits words with how the class ``named`` does."""
-    pegasus, t5 = named == "PegasusTokenizer", named == "T5Tokenizer"
-    wanted = ["Metaspace"] if pegasus else ["WhitespaceSplit", "Metaspace"]
+    """Compare how a tokeniser of sentencepiece splits words with how the class ``named`` does."""
+    whole = named in _WITHOUT_WORDS
+    wanted = ["Metaspace"] if whole else ["WhitespaceSplit", "Metaspace"]
     split = _types(step, "pretokenizers")
     if split != wanted:
         raise _differ(where, " and ".join(wanted), f"pre_tokenizer {split}")
-    always = pegasus or t5 or settings.get("add_prefix_space", True)
+    always = whole or named in _ALWAYS_PREFIXED or settings.get("add_prefix_space", True)
     scheme = "always" if always else "never"
-    given = step.get("pretokenizers", [step])[-1]["prepend_scheme"]
+    metaspace = step.get("pretokenizers", [step])[-1]
+    given = metaspace["prepend_scheme"]
     if given != scheme:
         raise _differ(where, f'prepend_scheme = "{scheme}"', f'prepend_scheme = "{given}"')
+    if not metaspace.get("split", True):
+        raise _differ(where, "split = true", "split = false")
 
 
 def _albert_normalizers(settings: Mapping[str, Any]) -> list[str]:

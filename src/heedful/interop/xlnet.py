@@ -121,9 +121,9 @@ def write_xlnet(run: TextRun, weights: dict[str, Tensor], head: str | None) -> E
     config = xlnet.config_of(settings, shape) | {
         "vocab_size": count_rows(places),
         "pad_token_id": special[PAD],
-        "bos_token_id": special[BEGIN],
-        "eos_token_id": special[END],
     }
+    if "imported" not in run.facts:  # symbols of XLNet's own that the model does not use
+        config |= {"bos_token_id": special[BEGIN], "eos_token_id": special[END]}
     if labels:
         config["summary_last_dropout"] = recipe.head_dropout
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}

@@ -51,7 +51,7 @@ IMPORTED = (
             "BartModel",
             "MBartModel",
         ),
-        "text-to-text",
+        "text-to-text; translation with mBART-50's tokeniser, `--from` and `--to`",
         "`heedful translate`, `view`, `serve`, `--start-from`",
     ),
 )

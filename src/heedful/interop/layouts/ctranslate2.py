@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.attention.positions.sinusoidal import sinusoids
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.models.transformer import TransformerSettings
 
@@ -142,4 +141,5 @@ def _positions(tensors: _Tensors, settings: TransformerSettings, side: str) -> A
     if settings.positions.name == "learned":
         sides = {"encoder": "source", "decoder": "target"}
         return tensors.array(f"{sides[side]}_positions.table.weight")
-    return sinusoids(torch.arange(settings.max_length), settings.hidden_size).numpy()
+    own = settings.positions.build_added(settings.hidden_size, settings.max_length)
+    return own.vectors(torch.arange(settings.max_length)).numpy()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.attention.positions.sinusoidal import sinusoids
+from heedful.attention.positions.sinusoidal import Sinusoidal, sinusoids
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_LAYERS
 from heedful.data.imported_vocabulary import count_rows
@@ -31,12 +31,13 @@ from heedful.interop.layouts.plain_attention import refuse_mechanisms
 from heedful.models.transformer import TransformerSettings
 
 
-def read_sizes(fields: Fields, dim: int) -> dict[str, Any]:
+def read_sizes(fields: Fields, dim: int, *, dropped: bool = False) -> dict[str, Any]:
     """The sizes, dropout rates and activation function of a configuration.
 
     Args:
         fields: of ``config.json``.
         dim: D.
+        dropped: whether the layout may leave out whole layers in training, which heedful does not.
 
     Raises:
         UserError: a field is not supported; the message has its name and value.
@@ -50,7 +51,10 @@ def read_sizes(fields: Fields, dim: int) -> dict[str, Any]:
         )
         if dim % heads:
             raise fields.refuse(f"{side}_attention_heads", f"does not divide d_model = {dim}")
-        fields.require(f"{side}_layerdrop", 0)
+        if dropped:
+            fields.share(f"{side}_layerdrop")
+        else:
+            fields.require(f"{side}_layerdrop", 0)
     layers, inner, heads = sides["encoder"]
     decoder = [
         other if other != one else None
@@ -88,12 +92,15 @@ def written_sizes(settings: TransformerSettings) -> dict[str, Any]:
     }
 
 
-def refuse_parts(settings: TransformerSettings, *, embedding_norm: bool = False) -> None:
+def refuse_parts(
+    settings: TransformerSettings, *, embedding_norm: bool = False, others: bool = False
+) -> None:
     """Raise UserError for attention, positions or copying, which exports do not support.
 
     Args:
         settings: of the model.
         embedding_norm: whether the layout has a norm of the embeddings.
+        others: whether the layout's sinusoids have other frequencies than the paper's.
     """
     if settings.copy_source:
         raise UserError(
@@ -105,6 +112,8 @@ def refuse_parts(settings: TransformerSettings, *, embedding_norm: bool = False)
             f"model.positions = '{settings.positions}': exports support sinusoidal and learned "
             "positions only; train with --set model.positions=sinusoidal"
         )
+    if isinstance(settings.positions, Sinusoidal.Settings):
+        _refuse_sinusoids(settings.positions, others=others)
     plain: dict[str, Any] = {
         "norm": "layer",
         "norm_epsilon": 1e-5,
@@ -129,6 +138,16 @@ def refuse_parts(settings: TransformerSettings, *, embedding_norm: bool = False)
     refuse_mechanisms(settings.attention_of("encoder"), settings.heads, dropout)
     refuse_mechanisms(settings.attention_of("decoder"), of_decoder, dropout)
     refuse_mechanisms(settings.attention_of("cross"), of_decoder, dropout)
+
+
+def _refuse_sinusoids(positions: Sinusoidal.Settings, *, others: bool) -> None:
+    if others or positions.of_paper:
+        return
+    raise UserError(
+        f"model.positions = {positions}: only pre-norm Transformers with the frequencies "
+        "'tensor2tensor' are exported with such positions; train with "
+        "--set model.positions=sinusoidal"
+    )
 
 
 def logits_bias(places: Places) -> Entry:
