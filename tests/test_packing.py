@@ -18,7 +18,7 @@ from heedful.basics.symbols import END, PAD
 from heedful.data.packing import PackedBatches, pack
 from heedful.data.positions import Position, Rank
 from heedful.data.store import Store
-from heedful.data.streams import WindowBatch, write_stream
+from heedful.data.streams import WindowBatch
 from heedful.models import build_language_model
 from heedful.models.gpt import Gpt
 from heedful.models.packing import places_in_documents
@@ -27,6 +27,7 @@ from heedful.runs.opening import open_run
 from heedful.tasks.language_model.training import next_token_loss
 from heedful.tasks.texts.recipe import LanguageRecipe
 from heedful.training.train import train
+from stream_help import write_stream
 
 LLAMA: dict[str, Any] = {
     "positions": "rotary",
