@@ -184,6 +184,8 @@ def test_a_run_on_an_encoded_corpus_is_that_on_its_files(
         found.append((point.path / "model.safetensors").read_bytes())
     assert found[0] == found[1] == found[2]
     assert train(recipe, tmp_path / "remote", data=Path(f"memory://{tmp_path.name}"))  # is trained
+    with pytest.raises(UserError, match=r"memory://nowhere does not exist; correct the URL"):
+        train(recipe, tmp_path / "x", data=Path("memory://nowhere"))
     changed = {**RECIPES[name], "tokeniser": {**RECIPES[name]["tokeniser"], "vocabulary_size": 350}}
     with pytest.raises(UserError, match=r"was encoded with tokeniser\.vocabulary_size"):
         train(changed, tmp_path / "x", data=encoded)

@@ -16,7 +16,13 @@ from heedful.basics.bounded_reading import parse_json, read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, cannot_write, remove_unfinished
 from heedful.basics.urls import url_of
-from heedful.data.remote_files import is_remote_file, list_remote, open_remote, read_stream
+from heedful.data.remote_files import (
+    is_remote_file,
+    list_remote,
+    open_remote,
+    read_stream,
+    require_remote,
+)
 from heedful.data.store_index import INDEX, link_store
 from heedful.runs.manifest import FACTS, MANIFEST, RECIPE, write_facts, write_recipe
 from heedful.runs.opening import open_run
@@ -36,7 +42,7 @@ def encoded_facts(place: Path | None) -> dict[str, Any] | None:
     """The facts of the encoded corpus in a folder or at a URL; None if there is none.
 
     Raises:
-        UserError: the URL cannot be read, or the facts are damaged.
+        UserError: there is nothing at the URL, it cannot be read, or the facts are damaged.
     """
     if place is None:
         return None
@@ -45,6 +51,7 @@ def encoded_facts(place: Path | None) -> dict[str, Any] | None:
         is_corpus = (place / FACTS).is_file() and bool(_stores(place))
         return read_json(place / FACTS) if is_corpus else None
     if not is_remote_file(f"{url}/{FACTS}"):
+        require_remote(url)
         return None
     with read_stream(open_remote(f"{url}/{FACTS}"), url) as stream:
         facts = parse_json(stream.read(), f"{url}/{FACTS}")
