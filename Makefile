@@ -26,7 +26,7 @@ combinations: .venv/installed-test
 
 # make processes: bulk jobs, trainings and servers whose processes are killed, interrupted and resumed (minutes).
 processes: .venv/installed-test
-	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto --dist loadfile tests/test_bulk.py tests/test_bulk_ray.py \
+	HEEDFUL_PROCESSES=1 $(BIN)/python -m pytest -q -n auto --dist loadfile tests/test_bulk.py tests/test_bulk_ray.py tests/test_text_corpora.py \
 		tests/test_processes.py tests/test_processes_failing.py tests/test_serving_workers.py
 
 # make notebooks: the view of a trace in JupyterLab and marimo, which are installed into .venv.

@@ -1,7 +1,8 @@
 """Measures what training on a corpus of 100 million pairs costs before and between its steps.
 
     python benchmarks/corpora.py order [--pairs 100000000] [--window 4000000] [--folder DIR]
-    python benchmarks/corpora.py encode [--pairs 2000000] [--processes 2] [--shard-rows N]
+    python benchmarks/corpora.py encode [--pairs 2000000] [--processes 2] [--shard-size N]
+    python benchmarks/corpora.py texts [--pairs 2000000] [--processes 2] [--shard-size N]
 
 ``order`` makes an encoded corpus: one shard of 250,000 pairs with random tokens (source and target
 of 4 to 36 tokens, 16-bit) is written, and all other shards are hard links to it. It is simulated in
@@ -12,8 +13,9 @@ cache. ``--shards N`` writes N different shards instead, and the others are link
 shards reads the disk as a real corpus does. Each measurement is a process of its own.
 
 ``encode`` encodes the same corpus of random words with one process and with more, in turns, and
-compares the files. The time includes reading, filtering and starting the processes. Run nothing
-else at the same time.
+compares the files. The time includes reading, filtering and starting the processes. ``texts`` does
+the same with the lines of the corpus as the documents of a language model. Run nothing else at the
+same time.
 """
 
 import argparse
@@ -26,10 +28,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,11 +41,17 @@ from heedful.data.batching import TokenBatches
 from heedful.data.columns import Column
 from heedful.data.examples import Pair
 from heedful.data.filters import FilterSettings, filter_pairs
-from heedful.data.pair_encoding import Encoding, encode_pairs
+from heedful.data.pair_store import PairEncoder
+from heedful.data.parallel_encoding import PROCESSES, encode_store
 from heedful.data.positions import Position
-from heedful.data.readers import read_pairs
+from heedful.data.readers import read_documents, read_pairs
+from heedful.data.saved_vocabularies import with_vocabulary
 from heedful.data.store import SHARD_ROWS, Store, StoreWriter, write_index
-from heedful.data.tokeniser import Tokenisers, TokeniserSettings
+from heedful.data.store_encoder import StoreEncoder
+from heedful.data.stream_encoder import StreamEncoder
+from heedful.data.subwords import TokeniserSettings
+from heedful.data.tokeniser import Tokenisers
+from heedful.data.vocabularies import VocabularySettings, train_vocabulary
 from reporting import machine, said, speed_table, summarised
 
 VOCABULARY = 32_000
@@ -164,27 +173,61 @@ def write_texts(path: Path, pairs: int) -> None:
             file.writelines(f"{a}\t{b}\n" for a, b in zip(sides[::2], sides[1::2], strict=True))
 
 
-def encode(asked: argparse.Namespace, folder: Path) -> None:
-    """Read, filter and encode the same corpus with one process and with more, in turns."""
-    corpus = folder / "train.tsv"
-    write_texts(corpus, asked.pairs)
+class Work(NamedTuple):
+    """What is encoded."""
+
+    items: Callable[[], Iterator[Any]]
+    encoder: StoreEncoder[Any]
+    opens: Callable[[], StoreEncoder[Any]]
+    counted: str
+
+
+def of_pairs(corpus: Path, saved: Path) -> Work:
+    """The encoding of pairs."""
 
     def pairs() -> Iterator[Pair]:
         return filter_pairs(read_pairs([corpus], left_out=Counter()), FilterSettings(), Counter())
 
     sample = list(islice(pairs(), 20_000))
     tokenisers = Tokenisers.train(lambda: sample, TokeniserSettings(vocabulary_size=8000), seed=1)
-    tokenisers.save(folder / "tokeniser")
-    encoding = Encoding(folder / "tokeniser", 256, shard_rows=asked.shard_rows)
+    tokenisers.save(saved)
+    return Work(
+        pairs, PairEncoder(tokenisers, 256), partial(PairEncoder.open, saved, 256), "stored"
+    )
+
+
+def of_texts(corpus: Path, saved: Path) -> Work:
+    """The encoding of a language model's documents."""
+
+    def texts() -> Iterator[str]:
+        return (line for [line] in read_documents([corpus], document="lines"))
+
+    sample = list(islice(texts(), 20_000))
+    settings = VocabularySettings(kind="bytes", vocabulary_size=8000)
+    vocabulary = train_vocabulary(lambda: sample, settings, seed=1, where="the texts")
+    vocabulary.save(saved)
+    opens = partial(with_vocabulary, StreamEncoder, saved)
+    return Work(texts, StreamEncoder(vocabulary), opens, "documents")
+
+
+def encode(asked: argparse.Namespace, folder: Path) -> None:
+    """Read, filter and encode the same corpus with one process and with more, in turns."""
+    corpus = folder / "train.tsv"
+    write_texts(corpus, asked.pairs)
+    saved = folder / "tokeniser"
+    saved.mkdir()
+    work = of_texts(corpus, saved) if asked.what == "texts" else of_pairs(corpus, saved)
+    if asked.shard_size is not None:
+        work.encoder.shard_size = asked.shard_size
     speeds: dict[int, list[float]] = {1: [], asked.processes: []}
     for _ in range(asked.repetitions):
         files = []
         for processes, found in speeds.items():
             out = folder / "encoded"
-            how: dict[str, Any] = {"identity": "it", "left_out": Counter(), "processes": processes}
+            PROCESSES.set(processes)
             start = time.perf_counter()
-            stored = encode_pairs(pairs(), tokenisers, out, encoding, **how)
-            found.append(stored / (time.perf_counter() - start))
+            counts = encode_store(work.items(), work.encoder, out, work.opens, identity="it")
+            found.append(counts[work.counted] / (time.perf_counter() - start))
             files.append({path.name: path.read_bytes() for path in out.iterdir()})
         if files[0] != files[1]:
             raise SystemExit("the encoded corpora differ")
@@ -194,21 +237,21 @@ def encode(asked: argparse.Namespace, folder: Path) -> None:
         )
         for processes, found in speeds.items()
     }
-    print(speed_table("pairs/s", figures))
+    print(speed_table("documents/s" if asked.what == "texts" else "pairs/s", figures))
     print("the files are identical")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("order", "encode"))
+    parser.add_argument("what", choices=("order", "encode", "texts"))
     parser.add_argument("--pairs", type=int, default=None)
     parser.add_argument("--window", type=int, default=4_000_000)
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--batches", type=int, default=3000)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--shard-rows", type=int, default=SHARD_ROWS)
+    parser.add_argument("--shard-size", type=int, default=None)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

@@ -24,11 +24,12 @@ from hypothesis import strategies as st
 from heedful.basics import file_identity
 from heedful.basics.errors import UserError
 from heedful.basics.files import unfinished_folder
-from heedful.data import pair_encoding, shards
+from heedful.data import parallel_encoding, shards
 from heedful.data.batching import TokenBatches
 from heedful.data.examples import Pair
 from heedful.data.order import WindowOrder
-from heedful.data.pair_encoding import Encoding, encode_pairs
+from heedful.data.pair_store import PairEncoder
+from heedful.data.parallel_encoding import PROCESSES, encode_store
 from heedful.data.positions import Position, Rank
 from heedful.data.remote_files import CACHE_SIZE, RemoteFiles
 from heedful.data.store import Store
@@ -66,9 +67,15 @@ def encode(
     identity: str = "x",
 ) -> tuple[int, Counter[str]]:
     left_out: Counter[str] = Counter()
-    encoding = Encoding(tokenisers[1], LONGEST, shard_rows=SHARD)
-    how: dict[str, Any] = {"identity": identity, "left_out": left_out, "processes": processes}
-    return encode_pairs(pairs, tokenisers[0], folder, encoding, **how), left_out
+    encoder = PairEncoder(tokenisers[0], LONGEST)
+    encoder.shard_size = SHARD
+    opens = functools.partial(PairEncoder.open, tokenisers[1], LONGEST)
+    before = PROCESSES.set(processes)
+    try:
+        counts = encode_store(pairs, encoder, folder, opens, identity=identity)
+    finally:
+        PROCESSES.reset(before)
+    return encoder.stored(counts, left_out), left_out
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +339,7 @@ def test_a_store_at_a_url_is_fetched_shard_by_shard(
     cache = tmp_path / "cache" / "heedful" / "stores"
     assert len(list(cache.iterdir())) == 1  # the index
     store.read("source", np.arange(3))
-    assert len(list(cache.iterdir())) == 5
+    assert len(list(cache.iterdir())) == 3  # not the other column
     rows = np.random.default_rng(2).permutation(len(store))
     for name in ("source", "target"):
         assert np.array_equal(store.read(name, rows).values, local.read(name, rows).values)
@@ -345,7 +352,7 @@ def test_a_store_at_a_url_is_fetched_shard_by_shard(
     for path in cache.iterdir():
         if not path.name.startswith("index-"):
             path.unlink()
-    with pytest.raises(UserError, match=r"set training\.shuffle_window to fewer pairs"):
+    with pytest.raises(UserError, match=r"set training\.shuffle_window to a smaller number"):
         TokenBatches(again, 200)
     limited = again.read("source", np.arange(len(again)))
     assert np.array_equal(limited.values, local.read("source", np.arange(len(local))).values)
@@ -399,9 +406,8 @@ def weights(run: Path) -> bytes:
 def test_a_run_on_an_encoded_corpus_is_that_on_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = functools.partial(Encoding, shard_rows=50)
-    monkeypatch.setattr("heedful.tasks.pairs.preparation.Encoding", small)
-    monkeypatch.setattr(pair_encoding, "usable_processors", lambda: 1)
+    monkeypatch.setattr(PairEncoder, "shard_size", 50)
+    monkeypatch.setattr(parallel_encoding, "usable_processors", lambda: 1)
     path = write_corpus(tmp_path / "data")
     recipe = check_recipe(tables("train.tsv"), "the recipe")
     prepare(recipe, tmp_path / "encoded", data=tmp_path / "data")
@@ -448,7 +454,8 @@ def test_the_command_encodes_and_training_needs_no_recipe(tmp_path: Path) -> Non
     found = run_data(*given, "--processes", 1, "--set", "seed=7")
     facts = open_run(out).facts["data"]
     kept, validation = facts["train_pairs"], facts["validation_pairs"]
-    assert f"{out}: encoded pairs: {kept} train, {validation} validation, 0 test" in found.stdout
+    assert f"encoded      {kept} pairs\n" in found.stdout
+    assert f"held out     {validation} validation, 0 test pairs\n" in found.stdout
     assert kept + validation == len(PAIRS)
     how: dict[str, Any] = {"given": {}, "overrides": [], "start_from": None}
     assert train_from_command(None, tmp_path / "run", [str(out)], **how)

@@ -107,6 +107,24 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="needs caddy")
+def test_caddy_accepts_its_configuration(tmp_path: Path) -> None:
+    """Without ``rate_limit`` if this Caddy was built without its module."""
+    text = read("Caddyfile")
+    done = subprocess.run(["caddy", "list-modules"], capture_output=True, text=True, check=True)
+    if "http.handlers.rate_limit" not in done.stdout.split():
+        text, count = re.subn(r"\n\trate_limit \{\n.*?\n\t\}", "", text, flags=re.DOTALL)
+        assert count == 1
+    path = tmp_path / "Caddyfile"
+    path.write_text(text)
+    command = ["caddy", "validate", "--config", str(path), "--adapter", "caddyfile"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert '"level":"warn"' not in done.stderr
+    formatted = subprocess.run(["caddy", "fmt", str(path)], capture_output=True, text=True)
+    assert formatted.stdout == text
+
+
 @pytest.mark.skipif(
     shutil.which("nginx") is None or shutil.which("openssl") is None, reason="needs nginx, openssl"
 )

@@ -12,11 +12,13 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.document_store import EncodedDocuments, write_documents
+from heedful.data import masking
+from heedful.data.document_store import EncodedDocuments, SentenceEncoder, write_documents
 from heedful.data.masking import STRETCH, MaskedBatch, SentencePairs
 from heedful.data.positions import Position
 from heedful.data.readers import read_documents
 from heedful.data.store import INDEX
+from heedful.data.store_encoder import write_store
 from heedful.data.vocabularies import SavedVocabulary, VocabularySettings, train_vocabulary
 
 DATA = Path(__file__).parents[1] / "../shared/data"
@@ -394,3 +396,39 @@ def test_wikitext(tmp_path: Path) -> None:
         assert not (batch.sequences.tokens == PAD)[:, 0].any()
     assert tokens == corpus.tokens
     assert ones / rows == pytest.approx(0.5, abs=0.04)
+
+
+def test_windows_read_few_shards_and_use_every_sentence_once(
+    vocabulary: SavedVocabulary,
+    documents: list[Document],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(masking, "POOL", 6)
+    encoder = SentenceEncoder(vocabulary, LONGEST)
+    encoder.shard_size = 1000
+    short = ["\n".join(lines) for lines in documents if len(lines) < STRETCH]
+    write_store(short, encoder, tmp_path / "it")
+    corpus = EncodedDocuments.open(tmp_path / "it")
+    shards = corpus.sentences.starts
+    assert len(shards) > 12
+    source = pairs(corpus, vocabulary, window=2 * int(corpus.sentences.shard_sizes.max()))
+    used, foreign, pools = list[int](), 0, dict[str, set[int]]()
+    for after, (rows, key) in source.order(Position(1)):
+        pool = pools.setdefault(key.rsplit(" ", 1)[0], set())
+        for first, second, is_random in zip(rows.first, rows.second, rows.random, strict=True):
+            used += range(*first)
+            if not is_random:
+                used += range(*second)
+                continue
+            one, other = (
+                np.searchsorted(corpus.starts, part[0], "right") for part in (first, second)
+            )
+            assert one != other
+            foreign += 1
+            pool.add(int(np.searchsorted(shards, second[0], "right")))
+        if after.epoch:
+            break
+    assert sorted(used) == list(range(len(corpus.sentences)))
+    assert foreign > 50
+    assert max(map(len, pools.values())) <= 4  # a pool may be in two windows

@@ -24,7 +24,7 @@ from heedful.data.packed_texts import PackedTexts
 from heedful.data.packing import PackedBatches, pack
 from heedful.data.positions import Position, Rank
 from heedful.data.store import Store
-from heedful.data.streams import WindowBatch, write_stream
+from heedful.data.streams import WindowBatch
 from heedful.models import build_language_model
 from heedful.models.bert import Bert, BertSettings, MaskedHead
 from heedful.models.encoders import HeadedEncoder, Sequences, TextEncoder
@@ -36,6 +36,7 @@ from heedful.tasks.language_model.training import next_token_loss
 from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts.recipe import LanguageRecipe, MaskedRecipe
 from heedful.training.train import train
+from stream_help import write_stream
 
 LLAMA: dict[str, Any] = {
     "positions": "rotary",
@@ -57,11 +58,11 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def stored(folder: Path, lengths: list[int]) -> Store:
+def stored(folder: Path, lengths: list[int], shard_size: int = 1 << 25) -> Store:
     """Documents of random tokens, each ``length - 1`` tokens long and ended by END."""
     draw = np.random.default_rng(1)
     documents = [draw.integers(END + 1, VOCABULARY, length - 1).tolist() for length in lengths]
-    write_stream(documents, folder, VOCABULARY)
+    write_stream(documents, folder, VOCABULARY, shard_size)
     return Store.open(folder)
 
 
@@ -116,9 +117,12 @@ def test_without_the_mask_documents_would_see_one_another(tmp_path: Path) -> Non
     assert not torch.allclose(apart, gpt.states(batch.tokens), atol=1e-3)
 
 
-def test_an_epoch_predicts_each_token_of_each_document_once(tmp_path: Path) -> None:
-    store = stored(tmp_path / "s", [*range(1, 30), 100, 12, 13])
-    batches = PackedBatches(store, 12, 4, pool=10)
+@pytest.mark.parametrize(("shard_size", "window"), [(1 << 25, None), (60, None), (60, 150)])
+def test_an_epoch_predicts_each_token_of_each_document_once(
+    tmp_path: Path, shard_size: int, window: int | None
+) -> None:
+    store = stored(tmp_path / "s", [*range(1, 30), 100, 12, 13], shard_size)
+    batches = PackedBatches(store, 12, 4, pool=10, window=window)
     texts = [row["tokens"] for row in store][1:]
     expected = Counter(
         (int(before), int(token))

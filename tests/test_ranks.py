@@ -11,9 +11,10 @@ import torch
 
 from heedful.data.batching import TokenBatches
 from heedful.data.positions import Position, Rank, of_rank
-from heedful.data.streams import Stream, WindowBatches, write_stream
+from heedful.data.streams import Stream, WindowBatches
 from heedful.tasks.several.training import Part, SeveralTasks
 from heedful.training.protocol import Task
+from stream_help import write_stream
 from test_batching import random_corpus, same
 
 START = Position(3)

@@ -18,6 +18,7 @@ from heedful.basics.errors import UserError
 
 _OTHERS = 0o077
 """The permission bits of all users except the owner."""
+_UNFINISHED = ".unfinished"
 
 
 @contextlib.contextmanager
@@ -69,7 +70,7 @@ def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 def unfinished_folder(path: Path) -> Path:
     """The folder in which long work on ``path`` is kept if it is interrupted."""
-    return path.with_name(f".{path.name}.unfinished")
+    return path.with_name(f".{path.name}{_UNFINISHED}")
 
 
 def make_unfinished(path: Path) -> Path:
@@ -82,6 +83,29 @@ def make_unfinished(path: Path) -> Path:
     _make_folders(path.parent)
     beside.mkdir(mode=0o777 & ~_withheld(path.parent), exist_ok=True)
     return beside
+
+
+def unfinished_folders(folder: Path) -> list[Path]:
+    """The folders of unfinished work in a folder and in the folders in it."""
+    return sorted(path for path in folder.rglob(f".*{_UNFINISHED}") if path.is_dir())
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete all unfinished work in a folder and in the folders in it."""
+    for path in unfinished_folders(folder):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_finished(folder: Path) -> None:
+    """Delete everything in a folder, if it exists, but unfinished work."""
+    kept = unfinished_folders(folder)
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if any(path == one or path in one.parents or one in path.parents for one in kept):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
 
 
 def move_folder(beside: Path, path: Path) -> None:

@@ -11,7 +11,8 @@ HELP = """Encode the corpus of a recipe in several processes; rerun the command 
 
 The result is a folder with the vocabulary, the held-out examples and the encoded examples. Train
 with it: heedful train RECIPE --data STORE --out RUN. It may be copied to an object store, and
---data may then be its URL.
+--data may then be its URL. Pairs of texts and plain texts are encoded in several processes;
+labelled examples, images and sounds in one.
 
 Examples:
 
@@ -49,8 +50,9 @@ def encode(
         typer.Option("--start-from", help="Encode with the vocabulary of this run."),
     ] = None,
 ) -> None:
-    from heedful.data.pair_encoding import MOST_PROCESSES, PROCESSES
+    from heedful.data.parallel_encoding import MOST_PROCESSES, PROCESSES
     from heedful.runs.recipe import check_recipe, tables_of, with_overrides
+    from heedful.runs.registry import kind_of
     from heedful.training.train import prepare
     from heedful.training.warm_start import find_start, with_start
 
@@ -64,10 +66,5 @@ def encode(
         run = prepare(checked, out, data=data, start_from=start_from)
     finally:
         PROCESSES.reset(before)
-    about = run.facts["data"]
-    counts = ", ".join(
-        f"{about[name]:,} {name.removesuffix('_pairs')}"
-        for name in ("train_pairs", "validation_pairs", "test_pairs")
-        if name in about
-    )
-    print(f"{out}: encoded{f' pairs: {counts}' if counts else ''}")
+    for name, value in kind_of(run.recipe).describe({**run.facts, "run": str(out)}):
+        print(f"{name.replace('trained on', 'encoded'):12} {value}")

@@ -165,7 +165,7 @@ class StoreBatches(Generic[B]):
         if window is not None:
             self.order = WindowOrder(store.shard_sizes, window)
             store.verify_at_once()
-        store.require_cache(self.order.rows_at_once)
+        store.require_cache(self.order.share_at_once)
 
     def __len__(self) -> int:
         return len(self.store)

@@ -5,6 +5,7 @@ of heedful 0.1 have a file ``documents.starts`` instead: 64-bit integers, the fi
 document, followed by the number of sentences.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,17 +13,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder
 from heedful.basics.notices import notice
-from heedful.basics.progress import progress
 from heedful.data import columns
+from heedful.data.columns import Columns
 from heedful.data.mapped import OFFSET, Integers, Mapped, damaged
-from heedful.data.store import Store, StoreWriter
+from heedful.data.readers.plain import split_sentences
+from heedful.data.sentences import SentenceFailures
+from heedful.data.store import Store
+from heedful.data.store_encoder import StoreEncoder, write_store
 from heedful.data.vocabulary import Vocabulary
 
 STARTS_VERSION_1 = "documents.starts"
-
-_SENTENCES_AT_ONCE = 4096
 
 
 class _WithWords(Protocol):
@@ -32,7 +33,11 @@ class _WithWords(Protocol):
 
 
 class EncodedDocuments:
-    """Documents that `write_documents` wrote, opened without reading them.
+    """Documents that `SentenceEncoder` encoded, opened without reading them.
+
+    Args:
+        folder: the store.
+        verified: compare the files of a shard with their hashes when it is first read.
 
     Attributes:
         sentences: the sentences, as a store.
@@ -41,8 +46,9 @@ class EncodedDocuments:
         fingerprint: fingerprint of their vocabulary.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.sentences = Store.open(folder, renamed={"source": "tokens"})
+    def __init__(self, folder: Path, *, verified: bool = False) -> None:
+        renamed = {"source": "tokens"}
+        self.sentences = Store.open(folder, renamed=renamed, verified=verified)
         facts = self.sentences.facts
         try:
             count = int(facts["documents"])
@@ -66,13 +72,13 @@ class EncodedDocuments:
         return np.append(np.flatnonzero(begins), len(self.sentences))
 
     @classmethod
-    def open(cls, folder: Path) -> "EncodedDocuments":
+    def open(cls, folder: Path, *, verified: bool = False) -> "EncodedDocuments":
         """Map the files of ``folder``.
 
         Raises:
             UserError: the folder has no encoded documents, or a file is missing or damaged.
         """
-        return cls(folder)
+        return cls(folder, verified=verified)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -83,57 +89,83 @@ class EncodedDocuments:
         return self.sentences.total("tokens")
 
 
+class SentenceEncoder(StoreEncoder[str]):
+    """Encodes documents sentence by sentence; counts ``documents``, ``sentences``, and lines that
+    were ``split`` or that ``failed`` to be divided into sentences.
+
+    A sentence of more than ``longest`` tokens is split, if possible at the start of a word in the
+    second half. Lines without tokens are skipped.
+
+    Args:
+        vocabulary: encodes the documents.
+        longest: maximum tokens of a sentence, at least 2; at most (N − 3) / 2 for pairs in rows of
+            N tokens.
+        language: the language whose rules divide lines into sentences; None for lines.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, longest: int, language: str | None = None) -> None:
+        if longest < 2:
+            raise ValueError(f"longest={longest} must be at least 2")
+        self.vocabulary, self.longest, self.language = vocabulary, longest, language
+        self.codecs = {"tokens": columns.tokens(vocabulary.size), "begins": columns.label(2)}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {**self.facts(Counter()), "language": self.language}
+
+    def rows(self, items: Sequence[str]) -> tuple[Columns, Counter[str]]:
+        failures, splitter = SentenceFailures(), Splitter(self.vocabulary, self.longest)
+        documents = [document.split("\n") for document in items]
+        if self.language is not None:
+            documents = [split_sentences(lines, self.language, failures) for lines in documents]
+        lines = [line for lines in documents for line in lines]
+        encoded = iter(self.vocabulary.encode_batch(lines, self.threads))
+        pieces: list[list[int]] = []
+        begins: list[int] = []
+        for lines in documents:
+            own = [piece for _ in lines for piece in splitter.cut(next(encoded))]
+            pieces += own
+            begins += [int(not place) for place in range(len(own))]
+        counts = Counter(
+            documents=sum(begins),
+            sentences=len(pieces),
+            split=splitter.count,
+            failed=failures.count,
+        )
+        rows: dict[str, Sequence[Any]] = {"tokens": pieces, "begins": begins}
+        return {name: self.codecs[name].column(own) for name, own in rows.items()}, counts
+
+    def check(self, counts: Counter[str]) -> None:
+        if not counts["sentences"]:
+            raise UserError("the documents have no text to train on")
+        if counts["split"]:
+            notice(f"{counts['split']:,} lines of more than {self.longest} tokens were split")
+        SentenceFailures(counts["failed"]).report()
+
+    def facts(self, counts: Counter[str]) -> dict[str, Any]:
+        return {
+            "documents": counts["documents"],
+            "longest": self.longest,
+            "vocabulary": self.vocabulary.fingerprint(),
+        }
+
+
 def write_documents(
     documents: Iterable[Sequence[str]], vocabulary: Vocabulary, folder: Path, *, longest: int
 ) -> None:
-    """Encode a stream of documents into ``folder``, atomically.
-
-    A sentence of more than ``longest`` tokens is split, if possible at the start of a word in the
-    second half, and a notice counts such sentences. Lines without tokens are skipped.
+    """Encode a stream of documents into ``folder``, atomically, in this process.
 
     Args:
         documents: the lines (preferably sentences) of each document.
         vocabulary: encodes the documents.
         folder: the folder; an existing one is replaced.
-        longest: maximum tokens of a sentence, at least 2; at most (N − 3) / 2 for pairs in rows of
-            N tokens.
+        longest: see `SentenceEncoder`.
 
     Raises:
         UserError: there is no text, a text is not valid Unicode, or the folder cannot be written.
     """
-    if longest < 2:
-        raise ValueError(f"longest={longest} must be at least 2")
-    splitter = Splitter(vocabulary, longest)
-    codecs = {"tokens": columns.tokens(vocabulary.size), "begins": columns.label(2)}
-    written = documents_written = 0
-    with (
-        atomic_folder(folder) as beside,
-        StoreWriter(beside, codecs) as writer,
-        progress("encoding", None, "documents") as advance,
-    ):
-        for group in _groups(documents):
-            encoded = iter(vocabulary.encode_batch([line for lines in group for line in lines]))
-            pieces: list[list[int]] = []
-            begins: list[int] = []
-            for lines in group:
-                own = [piece for _ in lines for piece in splitter.cut(next(encoded))]
-                pieces += own
-                begins += [int(not place) for place in range(len(own))]
-                documents_written += bool(own)
-            rows: dict[str, Sequence[Any]] = {"tokens": pieces, "begins": begins}
-            writer.add({name: codecs[name].column(own) for name, own in rows.items()})
-            written += len(pieces)
-            advance(len(group))
-        if not written:
-            raise UserError("the documents have no text to train on")
-        facts = {
-            "documents": documents_written,
-            "longest": longest,
-            "vocabulary": vocabulary.fingerprint(),
-        }
-        writer.finish(facts)
-    if splitter.count:
-        notice(f"{splitter.count:,} lines of more than {longest} tokens were split")
+    texts = ("\n".join(lines) for lines in documents)
+    write_store(texts, SentenceEncoder(vocabulary, longest), folder)
 
 
 class Splitter:
@@ -163,17 +195,3 @@ class Splitter:
             begin = end
         if len(tokens) > begin:
             yield tokens[begin:]
-
-
-def _groups(documents: Iterable[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
-    """Groups of documents with some thousands of sentences each."""
-    group: list[Sequence[str]] = []
-    size = 0
-    for lines in documents:
-        group.append(lines)
-        size += len(lines)
-        if size >= _SENTENCES_AT_ONCE:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.batching import FEWEST, mix, permute
+from heedful.data.batching import FEWEST
 from heedful.data.document_store import EncodedDocuments
 from heedful.data.mapped import Integers, ranges
+from heedful.data.order import FullOrder, WindowOrder, mix
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.data.segment_pairs import Draws, Rule, Segments, segments
+from heedful.data.store import Store
 from heedful.data.vocabulary import Vocabulary
 from heedful.models.encoders import Sequences
 
@@ -118,6 +120,8 @@ class SentencePairs:
         short: share of rows with a random length below ``max_tokens``.
         replaced: whether a generator replaces the chosen tokens: all of them are masked, and the
             batch has ``draws``.
+        window: number of sentences that are shuffled together, see `WindowOrder`, and of which
+            random second segments are drawn; all sentences if None.
 
     Raises:
         UserError: the vocabulary has no mask or is not that of the corpus, there is only one
@@ -137,6 +141,7 @@ class SentencePairs:
         short: float = 0.1,
         sentence_order: bool = False,
         replaced: bool = False,
+        window: int | None = None,
     ) -> None:
         if next_sentence and sentence_order:
             raise ValueError("pairs are for next sentences or for their order, not for both")
@@ -152,6 +157,11 @@ class SentencePairs:
         self._rule = Rule(room, self.pairs, short, sentence_order)
         self._hide = _MaskRule(vocabulary, masked, whole_words, always=replaced)
         self._stretches = _stretches(corpus.starts)
+        self._order: FullOrder | WindowOrder = FullOrder(len(self._stretches))
+        if window is not None:
+            self._order = _window_order(corpus.sentences, self._stretches, window)
+            corpus.sentences.verify_at_once()
+        corpus.sentences.require_cache(self._order.share_at_once)
 
     def batches(
         self, position: Position, rank: Rank = SINGLE
@@ -215,10 +225,10 @@ class SentencePairs:
 
     def _examples(self, key: str, number: int) -> Segments:
         """The examples of a pool, in the order of their documents."""
-        count = len(self._stretches)
-        ranks = np.arange(number * POOL, min((number + 1) * POOL, count))
-        chosen = self._stretches[permute(ranks, count, key)]
-        return segments(self.corpus, chosen, self._rule, f"{key} {number}")
+        ranks = np.arange(number * POOL, min((number + 1) * POOL, len(self._stretches)))
+        chosen = self._stretches[self._order(ranks, key)]
+        near = isinstance(self._order, WindowOrder)
+        return segments(self.corpus, chosen, self._rule, f"{key} {number}", near=near)
 
     def read(self, rows: Segments) -> "RowTokens":
         """The tokens of rows."""
@@ -362,6 +372,13 @@ def _stretches(starts: Integers) -> Integers:
     begins = np.repeat(starts[:-1], counts) + STRETCH * ranges(np.zeros_like(counts), counts)
     ends = np.minimum(begins + STRETCH, np.repeat(starts[1:], counts))
     return np.stack([begins, ends], axis=1)
+
+
+def _window_order(sentences: Store, stretches: Integers, window: int) -> WindowOrder:
+    """The order of stretches in windows of whole shards."""
+    shards = np.searchsorted(sentences.starts, stretches[:, 0], side="right") - 1
+    sizes = np.bincount(shards, minlength=len(sentences.shard_sizes))
+    return WindowOrder(sizes, window, sentences.shard_sizes)
 
 
 def _check(

@@ -19,11 +19,11 @@ class FullOrder:
         rows: number of rows.
 
     Attributes:
-        rows_at_once: number of rows that are read at a time.
+        share_at_once: the largest share of the rows that is read at a time.
     """
 
     def __init__(self, rows: int) -> None:
-        self.rows = self.rows_at_once = rows
+        self.rows, self.share_at_once = rows, 1.0
 
     def __call__(self, ranks: Integers, key: str) -> Integers:
         """The rows at ``ranks`` [n] of the order."""
@@ -38,10 +38,11 @@ class WindowOrder:
 
     Args:
         sizes: number of rows of each shard.
-        window: the least number of rows of a window; the last window may have fewer.
+        window: the least size of a window; the last window may be smaller.
+        weights: the size of each shard in the unit of ``window``; by default its number of rows.
 
     Attributes:
-        rows_at_once: number of rows that are read at a time.
+        share_at_once: the largest share of the rows that is read at a time.
 
     Example:
         >>> order = WindowOrder(np.array([2, 2, 2, 2]), window=4)
@@ -50,13 +51,15 @@ class WindowOrder:
         ([0, 1, 2, 3, 4, 5, 6, 7], [2, 2])
     """
 
-    def __init__(self, sizes: Integers, window: int) -> None:
+    def __init__(self, sizes: Integers, window: int, weights: Integers | None = None) -> None:
         self.sizes = sizes.astype(np.int64)
+        self.rows = int(self.sizes.sum())
         self.starts = np.cumsum(self.sizes) - self.sizes
-        largest = max(1, int(sizes.max()) if len(sizes) else 1)
+        weights = self.sizes if weights is None else weights
+        largest = max(1, int(weights.max()) if len(weights) else 1)
         self.shards = min(len(sizes), -(-window // largest))
         """Number of shards in a window."""
-        self.rows_at_once = self.shards * largest
+        self.share_at_once = min(1.0, self.shards * largest / max(1, int(weights.sum())))
 
     def __call__(self, ranks: Integers, key: str) -> Integers:
         """The rows at ``ranks`` [n] of the order."""

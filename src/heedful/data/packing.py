@@ -13,8 +13,8 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END, PAD
-from heedful.data.batching import mix, permute
 from heedful.data.mapped import Integers
+from heedful.data.order import FullOrder, WindowOrder, mix
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.data.store import Store
 from heedful.data.streams import WindowBatch
@@ -32,22 +32,37 @@ class PackedBatches:
     Each document or piece is predicted without the others of its row.
 
     Args:
-        store: a stream of documents, as `heedful.data.streams.write_stream` writes it.
+        store: a stream of documents, as `heedful.data.stream_encoder.StreamEncoder` encodes it.
         context: T, tokens in a row.
         rows: number of rows in a batch.
         pool: number of documents that are packed together.
+        window: number of tokens that are shuffled together, see `WindowOrder`; all if None.
 
     Raises:
         UserError: there are no documents.
     """
 
-    def __init__(self, store: Store, context: int, rows: int, *, pool: int = POOL) -> None:
+    def __init__(
+        self,
+        store: Store,
+        context: int,
+        rows: int,
+        *,
+        pool: int = POOL,
+        window: int | None = None,
+    ) -> None:
         if len(store) < 2:
             raise UserError(f"{store.folder}: there is no text to train on")
         if min(context, rows, pool) < 1:
             raise ValueError(f"context={context}, rows={rows} and pool={pool} must be at least 1")
         self.store, self.context, self.rows, self.pool = store, context, rows, pool
         self.documents = len(store) - 1  # row 0 is the END before the first document
+        self.order: FullOrder | WindowOrder = FullOrder(self.documents)
+        if window is not None:
+            sizes = store.shard_sizes - (np.arange(len(store.shard_sizes)) == 0)
+            self.order = WindowOrder(sizes, window, store.shard_values("tokens"))
+            store.verify_at_once()
+        store.require_cache(self.order.share_at_once)
 
     def batches(
         self, position: Position, rank: Rank = SINGLE
@@ -107,7 +122,7 @@ class PackedBatches:
         """The pieces of a pool, and the rows of pieces in training order."""
         key = f"{seed} {epoch}"
         ranks = np.arange(number * self.pool, min((number + 1) * self.pool, self.documents))
-        documents = 1 + permute(ranks, self.documents, key)
+        documents = 1 + self.order(ranks, key)
         pieces = self._cut(documents, key)
         lengths = pieces.ends - pieces.starts
         tie = mix(np.arange(len(lengths), dtype=np.uint64), f"pack {key} {number}")

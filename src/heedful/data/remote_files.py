@@ -73,9 +73,29 @@ def is_remote_file(url: str) -> bool:
     Raises:
         UserError: fsspec or the package for the URL is missing, or the server cannot be reached.
     """
+    return _type_of(url) == "file"
+
+
+def require_remote(url: str) -> None:
+    """Raise UserError unless there is a file or a folder at a URL.
+
+    URLs of web servers, which have no folders, are accepted.
+    """
+    if not url.startswith(("http://", "https://")) and _type_of(url) is None:
+        raise UserError(f"{url} does not exist; correct the URL")
+
+
+def _type_of(url: str) -> str | None:
+    """``file`` or ``directory``; None if there is nothing at a URL.
+
+    `isfile` of fsspec returns False for errors of any kind, also if no server answers.
+    """
     with _reading(url):
         system, path = _resolve(url)
-        return bool(system.isfile(path))
+        try:
+            return str(system.info(path)["type"])
+        except FileNotFoundError:
+            return None
 
 
 class RemoteFiles:

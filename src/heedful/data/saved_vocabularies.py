@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
@@ -17,6 +17,8 @@ from heedful.data.marian_tokenisers import load_marian
 from heedful.data.tokeniser import INDEX as TOKENISERS_INDEX
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import FORMAT, INDEX, SavedVocabulary, Subwords
+
+T = TypeVar("T")
 
 _LOADERS: dict[str, Callable[[Path, dict[str, Any]], SavedVocabulary]] = {
     "bpe": Subwords.load,
@@ -44,6 +46,15 @@ def load_vocabulary(folder: Path) -> SavedVocabulary:
             f"{path}: unknown kind '{kind}'; known kinds are {', '.join(sorted(_LOADERS))}"
         )
     return _LOADERS[kind](folder, index)
+
+
+def with_vocabulary(make: Callable[..., T], folder: Path, *settings: Any) -> T:
+    """What ``make`` returns for the vocabulary in a folder and ``settings``.
+
+    Raises:
+        UserError: see `load_vocabulary`.
+    """
+    return make(load_vocabulary(folder), *settings)
 
 
 def load_tokenisers(folder: Path) -> Tokenisers:

@@ -79,7 +79,9 @@ class Rule:
     order: bool = False
 
 
-def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str) -> Segments:
+def segments(
+    corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str, *, near: bool = False
+) -> Segments:
     """The examples of stretches of documents, in order.
 
     Args:
@@ -88,6 +90,8 @@ def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str
             is part of one document.
         rule: settings for segments.
         key: the key of the random numbers.
+        near: whether random second segments begin in one of the stretches, if they have several
+            documents; otherwise, anywhere in the corpus.
     """
     sentences = np.concatenate([np.arange(begin, end) for begin, end in stretches])
     lengths = corpus.sentences.lengths("tokens", sentences)
@@ -106,7 +110,8 @@ def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str
         sizes[random] = sizes[random][:, ::-1]
     elif random.any():
         budgets = np.array(cut.budgets, np.int64)[random]
-        found = _random_runs(corpus, first[random, 0], sizes[random, 0], budgets, rule.room, draws)
+        begins = _random_begins(corpus, first[random, 0], stretches if near else None, draws)
+        found = _random_runs(corpus, begins, sizes[random, 0], budgets, rule.room)
         second[random], sizes[random, 1] = found
     return Segments(first, second, sizes, random)
 
@@ -212,34 +217,63 @@ class _Cut:
         self.budgets.append(budget)
 
 
-def _random_runs(
-    corpus: EncodedDocuments,
-    sentences: Integers,
-    sizes: Integers,
-    budgets: Integers,
-    room: int,
-    draws: Draws,
-) -> tuple[Integers, Integers]:
-    """Runs of sentences of other documents.
+def _random_begins(
+    corpus: EncodedDocuments, sentences: Integers, stretches: Integers | None, draws: Draws
+) -> Integers:
+    """Random sentences of other documents.
 
     Args:
         corpus: the documents.
         sentences: [n] a sentence of each document to exclude.
-        sizes: [n] tokens of the first segments.
-        budgets: [n] wanted numbers of tokens of the runs.
-        room: maximum number of tokens of both segments.
+        stretches: [m, 2] those of which sentences are drawn; None for the whole corpus.
         draws: the random numbers.
 
     Returns:
-        The runs [n, 2], and their numbers of tokens [n].
+        Sentences [tries, n].
     """
     count = len(sentences)
     document = np.searchsorted(corpus.starts, sentences, side="right") - 1
     own, after = corpus.starts[document], corpus.starts[document + 1]
-    others = len(corpus.sentences) - (after - own)
     chances = draws.uniform("begin", count * _TRIES).reshape(_TRIES, count)
-    begins = (chances * others).astype(np.int64)
-    begins += np.where(begins >= own, after - own, 0)
+    drawn = whole = np.array([[0, len(corpus.sentences)]])
+    if stretches is not None:
+        drawn = stretches[np.argsort(stretches[:, 0])]
+        if drawn[-1, 0] < corpus.starts[np.searchsorted(corpus.starts, drawn[0, 0], "right")]:
+            drawn = whole  # the stretches are those of one document
+    # Places in the concatenated stretches, in which a document's sentences follow one another.
+    sizes = drawn[:, 1] - drawn[:, 0]
+    ends = np.cumsum(sizes)
+
+    def place_of(sentence: Integers) -> Integers:
+        within = np.searchsorted(drawn[:, 0], sentence, side="right") - 1
+        passed = np.clip(sentence - drawn[within, 0], 0, sizes[within])
+        found: Integers = np.where(within < 0, 0, (ends - sizes)[within] + passed)
+        return found
+
+    own, after = place_of(own), place_of(after)
+    places = (chances * (ends[-1] - (after - own))).astype(np.int64)
+    places += np.where(places >= own, after - own, 0)
+    within = np.searchsorted(ends, places, side="right")
+    begins: Integers = drawn[within, 0] + places - (ends - sizes)[within]
+    return begins
+
+
+def _random_runs(
+    corpus: EncodedDocuments, begins: Integers, sizes: Integers, budgets: Integers, room: int
+) -> tuple[Integers, Integers]:
+    """Runs of sentences.
+
+    Args:
+        corpus: the documents.
+        begins: [tries, n] sentences with which they may begin.
+        sizes: [n] tokens of the first segments.
+        budgets: [n] wanted numbers of tokens of the runs.
+        room: maximum number of tokens of both segments.
+
+    Returns:
+        The runs [n, 2], and their numbers of tokens [n].
+    """
+    count = begins.shape[1]
     lengths = corpus.sentences.lengths("tokens", begins.ravel()).reshape(_TRIES, count)
     most = room - sizes
     fits = lengths <= most

@@ -27,8 +27,8 @@ _BEFORE_FULL_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
 class SentenceFailures:
     """Counts lines (or windows of long lines) that could not be split, for a notice."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
 
     def report(self, notify: Callable[[str], None] = notice) -> None:
         """Give the notice, if there were any failures."""

@@ -19,6 +19,22 @@ MOST_OPEN = 64
 Opens = Callable[[int], dict[str, StoredColumn]]
 
 
+class LazyColumns(dict[str, StoredColumn]):
+    """The columns of a shard, each opened when it is first used.
+
+    Args:
+        opens: opens a column, given its name.
+    """
+
+    def __init__(self, opens: Callable[[str], StoredColumn]) -> None:
+        super().__init__()
+        self._opens = opens
+
+    def __missing__(self, name: str) -> StoredColumn:
+        self[name] = found = self._opens(name)
+        return found
+
+
 class ShardSize(NamedTuple):
     """The size of a shard."""
 

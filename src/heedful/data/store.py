@@ -16,6 +16,7 @@ heedful 0.1 are read too (`heedful.data.store_version_1`).
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,7 @@ from heedful.basics.files import content_hash, write_json
 from heedful.data.columns import Codec, Column, Columns
 from heedful.data.mapped import OFFSET, Integers, damaged, ranges
 from heedful.data.remote_files import CACHE_SIZE, cache_bytes
-from heedful.data.shards import Shards, ShardSize
+from heedful.data.shards import LazyColumns, Shards, ShardSize
 from heedful.data.store_index import FORMAT, INDEX, Files, LocalFiles, read_index
 from heedful.data.store_version_1 import open_version_1
 from heedful.data.stored_column import StoredColumn
@@ -254,20 +255,16 @@ class Store:
         def files(number: int, name: str) -> dict[str, str]:
             return {part: _file(number, name, part) for part in _parts(codecs[name])}
 
-        def opens(number: int) -> dict[str, StoredColumn]:
+        def column(number: int, name: str) -> StoredColumn:
             rows, values = sizes[number]
-            return {
-                name: StoredColumn(
-                    codec,
-                    {
-                        part: place.path(file, hashes.get(file))
-                        for part, file in files(number, name).items()
-                    },
-                    rows,
-                    values[name],
-                )
-                for name, codec in codecs.items()
-            }
+            own = files(number, name).items()
+            paths = {part: place.path(file, hashes.get(file)) for part, file in own}
+            return StoredColumn(codecs[name], paths, rows, values[name])
+
+        def opens(number: int) -> dict[str, StoredColumn]:
+            if place.verifies:  # what is not read is not fetched
+                return LazyColumns(partial(column, number))
+            return {name: column(number, name) for name in codecs}
 
         def hashes_of(number: int) -> dict[Path, str]:
             names = [file for name in codecs for file in files(number, name).values()]
@@ -294,17 +291,17 @@ class Store:
             found += len(self) * OFFSET.itemsize * (codec.free > 0)
         return found
 
-    def require_cache(self, rows: int) -> None:
-        """Raise UserError if ``rows`` rows, read at a time, do not fit in the cache.
+    def require_cache(self, share: float) -> None:
+        """Raise UserError if a share of the rows, read at a time, does not fit in the cache.
 
         Only stores at URLs are cached.
         """
-        needed = self.bytes * rows // max(1, len(self))
+        needed = self.bytes * share
         if self._is_remote and needed > cache_bytes():
             raise UserError(
                 f"{self.folder}: {needed / (1 << 30):.2f} GiB are read at a time, and the local "
                 f"cache has {cache_bytes() / (1 << 30):.2f} GiB; set training.shuffle_window to "
-                f"fewer pairs, or {CACHE_SIZE} to more GiB"
+                f"a smaller number, or {CACHE_SIZE} to more GiB"
             )
 
     def verify_at_once(self) -> None:
@@ -332,7 +329,7 @@ class Store:
 
     def total(self, name: str) -> int:
         """The number of values in all rows of a column, such as the number of tokens."""
-        return sum(size.values[name] for size in self._shards.sizes)
+        return int(self.shard_values(name).sum())
 
     def lengths(self, name: str, rows: Integers) -> Integers:
         """The numbers of values ``[n]`` of ``rows``; 1 if no dimension is free."""
@@ -362,11 +359,41 @@ class Store:
             shard[name].release()
         return Column(values, lengths, shapes)
 
-    def flat(self, name: str) -> StoredColumn:
-        """A column of a store with one shard, whose values can be read as one array."""
-        if len(self._shards) != 1:
-            raise ValueError(f"{self.folder} has {len(self._shards)} shards")
-        return self._shards[0][name]
+    def spans(self, name: str, starts: Integers, width: int) -> list[NDArray[Any]]:
+        """Parts of the concatenated values of all rows of a column.
+
+        Args:
+            name: the column.
+            starts: [n] the index of the first value of each part.
+            width: number of values of each part; a part that reaches the end has fewer.
+
+        Raises:
+            UserError: a file is damaged.
+        """
+        ends = np.cumsum(self.shard_values(name))
+        firsts = np.searchsorted(ends, starts, side="right")
+        lasts = np.searchsorted(ends, starts + width - 1, side="right")
+        read = np.unique(np.concatenate([firsts, np.minimum(lasts, len(ends) - 1)]))
+        self._shards.verify([one for one in read.tolist() if one < len(ends)], self._most_verified)
+        found, touched = [], set[StoredColumn]()
+        for start, number in zip(starts.tolist(), firsts.tolist(), strict=True):
+            parts: list[NDArray[Any]] = [np.empty(0, self.codecs[name].dtype)]
+            missing = width
+            while missing and number < len(ends):
+                column = self._shards[number][name]
+                place = start - (int(ends[number - 1]) if number else 0)
+                parts.append(column.values[place : place + missing])
+                touched.add(column)
+                start, missing = start + len(parts[-1]), missing - len(parts[-1])
+                number += 1
+            found.append(np.concatenate(parts))
+        for column in touched:
+            column.release()
+        return found
+
+    def shard_values(self, name: str) -> Integers:
+        """The number of values of a column in each shard, such as the number of tokens."""
+        return np.array([size.values[name] for size in self._shards.sizes], np.int64)
 
     @property
     def fingerprint(self) -> str:

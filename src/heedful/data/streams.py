@@ -1,11 +1,10 @@
-"""Streams: concatenated documents for language models, and windows of them.
+"""Windows of streams, which are concatenated documents for language models.
 
-A stream is a store with one shard and a column ``tokens``: a row with END only, then one row per
-document with its tokens and END.
+A window may begin in one shard of a stream and end in the next.
 Shapes: B windows, T tokens.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,70 +13,44 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder
-from heedful.basics.symbols import END, PAD
-from heedful.data import columns
-from heedful.data.batching import FEWEST, even_rows, mix, permute
+from heedful.basics.symbols import PAD
+from heedful.data.batching import FEWEST, even_rows
+from heedful.data.order import FullOrder, WindowOrder, mix
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
-from heedful.data.store import Store, StoreWriter
-
-_TOKENS_AT_ONCE = 1 << 20
-
-
-def write_stream(documents: Iterable[Sequence[int]], folder: Path, vocabulary: int) -> int:
-    """Write a stream of documents into ``folder``, atomically.
-
-    Args:
-        documents: the tokens of each document, without END.
-        folder: the folder; an existing one is replaced.
-        vocabulary: number of symbols.
-
-    Returns:
-        The number of tokens, including one END per document.
-    """
-    codecs = {"tokens": columns.tokens(vocabulary)}
-    rows, count, number, waiting = [[END]], 0, 0, 0
-    with (
-        atomic_folder(folder) as beside,
-        StoreWriter(beside, codecs, shard_rows=None) as writer,
-    ):
-        for tokens in documents:
-            rows.append([*tokens, END])
-            count += len(tokens) + 1
-            waiting += len(tokens) + 1
-            number += 1
-            if waiting >= _TOKENS_AT_ONCE:
-                writer.add({"tokens": codecs["tokens"].column(rows)})
-                rows, waiting = [], 0
-        writer.add({"tokens": codecs["tokens"].column(rows)})
-        writer.finish({"documents": number})
-    return count
+from heedful.data.store import Store
 
 
 class Stream:
-    """A stream that `write_stream` wrote, opened without reading it.
+    """A stream, opened without reading it.
+
+    Args:
+        folder: the store that `heedful.data.stream_encoder.StreamEncoder` encoded.
+        verified: compare the files of a shard with their hashes when it is first read.
+
+    Attributes:
+        store: the store.
+        tokens: number of tokens after the first END.
+        documents: number of documents.
 
     Raises:
         UserError: the folder is not a stream, or a file is missing or damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
-        store = Store.open(folder)
+    def __init__(self, folder: Path, *, verified: bool = False) -> None:
+        self.store = Store.open(folder, verified=verified)
         try:
-            self._tokens = store.flat("tokens")
-            self.tokens, self.documents = self._tokens.total - 1, int(store.facts["documents"])
+            self.tokens = self.store.total("tokens") - 1
+            self.documents = int(self.store.facts["documents"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(f"{folder}: not a stream; encode the corpus again") from error
         self.folder = folder
 
     def windows(self, starts: Sequence[int], width: int) -> Tensor:
         """The ``width`` tokens from each start on ``[B, width]``; PAD beyond the end."""
-        stream = self._tokens.values
         rows = np.full((len(starts), width), PAD, np.int64)
-        for row, start in zip(rows, starts, strict=True):
-            found = stream[start : start + width]
-            row[: len(found)] = found
-        self._tokens.release()
+        found = self.store.spans("tokens", np.array(starts, np.int64), width)
+        for row, own in zip(rows, found, strict=True):
+            row[: len(own)] = own
         return torch.from_numpy(rows)
 
 
@@ -131,18 +104,30 @@ class WindowBatches:
         context: T, tokens in a window.
         rows: number of windows in a batch.
         aligned: whether windows begin at multiples of T.
+        window: number of tokens that are shuffled together, see `WindowOrder`; all if None.
 
     Raises:
         UserError: the stream is empty.
     """
 
-    def __init__(self, stream: Stream, context: int, rows: int, *, aligned: bool = False) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        context: int,
+        rows: int,
+        *,
+        aligned: bool = False,
+        window: int | None = None,
+    ) -> None:
         if not stream.tokens:
             raise UserError(f"{stream.folder}: there is no text to train on")
         if min(context, rows) < 1:
             raise ValueError(f"context={context} and rows={rows} must be at least 1")
         self.stream, self.context, self.rows = stream, context, rows
-        self.aligned = aligned
+        self.aligned, self.window = aligned, window
+        if window is not None:
+            stream.store.verify_at_once()
+        stream.store.require_cache(self._shuffle(context).share_at_once)
 
     def batches(
         self, position: Position, rank: Rank = SINGLE
@@ -161,7 +146,8 @@ class WindowBatches:
         while True:
             drawn = 1 + int(mix(np.zeros(1, np.uint64), f"{seed} {epoch}")[0] % self.context)
             first = min(self.context if self.aligned else drawn, self.stream.tokens)
-            windows = 1 + -(-(self.stream.tokens - first) // self.context)
+            order = self._shuffle(first)
+            windows = order.rows
             batches = -(-windows // self.rows)
             if not 0 <= index < batches:
                 raise UserError(
@@ -170,12 +156,23 @@ class WindowBatches:
                 )
             while index < batches:
                 ranks = np.arange(index * self.rows, min((index + 1) * self.rows, windows))
-                chosen = permute(ranks, windows, f"{seed} {epoch}").tolist()
+                chosen = order(ranks, f"{seed} {epoch}").tolist()
                 index += 1
                 end = index == batches
                 after = Position(seed, epoch + 1, 0) if end else Position(seed, epoch, index)
                 yield after, (chosen, first)
             epoch, index = epoch + 1, 0
+
+    def _shuffle(self, first: int) -> FullOrder | WindowOrder:
+        """The order of the windows of an epoch whose second window starts at ``first``."""
+        windows = 1 + max(0, -(-(self.stream.tokens - first) // self.context))
+        if self.window is None:
+            return FullOrder(windows)
+        # A window belongs to the shard in which it starts.
+        tokens = self.stream.store.shard_values("tokens")
+        following = np.maximum(0, -(-(np.cumsum(tokens) - first) // self.context))
+        sizes = np.diff(np.minimum(windows, 1 + following), prepend=0)
+        return WindowOrder(sizes, self.window, tokens)
 
     def _batch(self, numbers: list[int], first: int) -> WindowBatch:
         starts = [0 if n == 0 else first + (n - 1) * self.context for n in numbers]

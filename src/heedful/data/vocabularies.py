@@ -75,6 +75,11 @@ class VocabularySettings(Settings):
             self.kind == "bytes" and self.vocabulary_size == fewest
         )
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the vocabulary of many texts is learnt from a random sample of them."""
+        return self.kind in ("bpe", "unigram", "bytes")
+
     @model_validator(mode="after")
     def _has_room(self) -> "VocabularySettings":
         least = _LEAST[self.kind] + self.mask

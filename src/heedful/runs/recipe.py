@@ -14,7 +14,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.settings import check
 from heedful.basics.urls import url_of
 from heedful.data.python_rows import are_rows
-from heedful.data.readers.folders import is_pattern, require_files
+from heedful.data.readers.folders import FilesOf, is_pattern, require_files
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named
 from heedful.runs.search_space import refuse_unsearchable
@@ -232,7 +232,9 @@ def write_toml(recipe: Recipe) -> str:
     return tomlkit.dumps(document)
 
 
-def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = False) -> list[str]:
+def find_data(
+    paths: Sequence[str], folder: Path | None, *, files_of: FilesOf | None = None
+) -> list[str]:
     """``paths``, relative to ``folder`` if it is given.
 
     A file ``train.tsv`` that does not exist may be packed: ``train.tsv.xz`` or ``train.tsv.gz``.
@@ -240,7 +242,8 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
     Args:
         paths: files, or ``-`` for standard input.
         folder: the base of relative paths.
-        folders: whether a path may be a folder of files, a pattern or a URL.
+        files_of: returns the files of a folder, a pattern or a URL; None if a path can only be
+            that of a file.
 
     Raises:
         UserError: a file is missing or cannot be read.
@@ -251,8 +254,8 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
             found.append(path)
             continue
         whole = _packed(Path(path) if folder is None or url_of(path) else folder / path)
-        if folders and (url_of(whole) is not None or is_pattern(whole)):
-            require_files(whole)
+        if files_of is not None and (url_of(whole) is not None or is_pattern(whole)):
+            require_files(whole, files_of)
             found.append(url_of(whole) or str(whole))
             continue
         if are_rows([path]) and not whole.is_file():
@@ -260,7 +263,7 @@ def find_data(paths: Sequence[str], folder: Path | None, *, folders: bool = Fals
                 f"data file {whole} was rows of Python data: give them again, as data= of "
                 "heedful.train"
             )
-        if not whole.is_file() and not (folders and whole.is_dir()):
+        if not whole.is_file() and not (files_of is not None and whole.is_dir()):
             what = "is a folder" if whole.is_dir() else "does not exist"
             raise UserError(
                 f"data file {whole} {what}; correct its path (with a recipe, --data DIR is the "

@@ -46,7 +46,11 @@ class Run:
 
         Its files are then verified when they are first read.
         """
-        before = self.train_folder.relative_to(self.path).as_posix() + "/"
+        return self.verifies(self.train_folder)
+
+    def verifies(self, store: Path) -> bool:
+        """The same as :attr:`verifies_when_read` for another store of the run."""
+        before = store.relative_to(self.path).as_posix() + "/"
         files = [name for name in self.manifest or {} if name.startswith(before)]
         return len(files) == 1
 

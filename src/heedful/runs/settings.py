@@ -272,6 +272,10 @@ def _flat_lists(tables: dict[str, Any], before: str = "") -> dict[str, Any]:
 class Recipe(Settings):
     """All settings of a run; each task adds its own."""
 
+    prepared_by: ClassVar[frozenset[str]] = frozenset(
+        {"task", "data", "tasks", "tokeniser", "max_tokens", "masking", "vectors"}
+    )
+    """The tables and settings that prepared data depend on, if a recipe has them."""
     task: str
     seed: int = Field(1, ge=0, lt=2**31)
     training: LoopSettings = LoopSettings()

@@ -10,9 +10,6 @@ from heedful.runs.recipe import write_toml
 from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
 
-_SHARED = ("task", "data", "tasks", "tokeniser", "max_tokens", "masking", "vectors")
-"""The settings that preparation depends on, in recipes of all tasks."""
-
 
 def can_share(run: Run, recipe: Recipe) -> bool:
     """Whether a run's held-out examples, tokeniser and encoded corpus fit a recipe.
@@ -20,7 +17,8 @@ def can_share(run: Run, recipe: Recipe) -> bool:
     The seed may differ; both runs then have the held-out examples of the first run's seed.
     """
     return all(
-        getattr(run.recipe, table, None) == getattr(recipe, table, None) for table in _SHARED
+        getattr(run.recipe, table, None) == getattr(recipe, table, None)
+        for table in recipe.prepared_by
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from heedful.data.columns import Codec
+    from heedful.data.readers.folders import FilesOf
     from heedful.data.store import Store
     from heedful.evaluation.outcome import Evaluation, Examples, Figure
     from heedful.runs.run import Run
@@ -191,11 +192,14 @@ class ColumnSpec(TaskSpec):
     def amount(self, run: Any) -> str:
         return f"{run.facts['data']['train']:,} examples"
 
+    @property
+    def _folders(self) -> "FilesOf | None":
+        return self.files_of if self.reads_folders else None
+
     def data_hashes(self, recipe: Any, data_folder: Path | None) -> dict[str, list[str]]:
         from heedful.tasks.preparation import recipe_hashes
 
-        named, folders = recipe.data.files, self.reads_folders
-        return recipe_hashes(named, None, data_folder, folders=folders, files_of=self.files_of)
+        return recipe_hashes(recipe.data.files, None, data_folder, files_of=self._folders)
 
     def prepare(
         self, path: Path, recipe: Any, data_folder: Path | None, start: "Start | None"
@@ -203,9 +207,9 @@ class ColumnSpec(TaskSpec):
         from heedful.runs.opening import open_run
         from heedful.tasks.preparation import content_hashes, write_run
 
-        corpus = _Corpus.of(path, recipe, data_folder, folders=self.reads_folders)
+        corpus = _Corpus.of(path, recipe, data_folder, self._folders)
         self.check_files(corpus.files, recipe)
-        hashes = content_hashes(corpus.files, self.files_of)
+        hashes = content_hashes(corpus.files, self._folders)
         examples = corpus.examples("train")
         if start is None:
             known = self.known(examples, recipe)
@@ -387,11 +391,13 @@ class _Corpus(NamedTuple):
     recipe: Any
 
     @classmethod
-    def of(cls, path: Path, recipe: Any, data_folder: Path | None, *, folders: bool) -> "_Corpus":
+    def of(
+        cls, path: Path, recipe: Any, data_folder: Path | None, files_of: "FilesOf | None"
+    ) -> "_Corpus":
         from heedful.tasks.preparation import find_files, held_out_shares
 
         spooled = path / "data" / "input.jsonl"
-        files = find_files(recipe.data.files, data_folder, spooled, folders=folders)
+        files = find_files(recipe.data.files, data_folder, spooled, files_of=files_of)
         return cls(files, held_out_shares(files, recipe.data), recipe)
 
     def examples(self, part: str) -> Iterator[Any]:

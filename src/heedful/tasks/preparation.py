@@ -14,7 +14,7 @@ from heedful.basics.notices import notice
 from heedful.basics.urls import url_of
 from heedful.data.overlap import Overlap, count_overlap
 from heedful.data.python_rows import are_rows
-from heedful.data.readers.folders import bilingual_files, is_folder, sizes_of
+from heedful.data.readers.folders import FilesOf, is_folder, sizes_of
 from heedful.data.remote_files import open_remote, size_of
 from heedful.data.vocabulary import Vocabulary
 from heedful.runs.checkpoints import save_checkpoint
@@ -38,17 +38,19 @@ def find_files(
     data_folder: Path | None,
     spooled: Path,
     *,
-    folders: bool = False,
+    files_of: FilesOf | None = None,
 ) -> Files:
     """The files of each part, with paths that can be opened.
 
     Standard input can be read only once, but training reads its data several times, so it is copied
-    to ``spooled``. With ``folders``, a path may be a folder of bilingual files.
+    to ``spooled``. With ``files_of``, a path may be a folder, a pattern or a URL.
 
     Raises:
         UserError: a file is missing or cannot be read.
     """
-    files = {part: find_data(paths, data_folder, folders=folders) for part, paths in named.items()}
+    files = {
+        part: find_data(paths, data_folder, files_of=files_of) for part, paths in named.items()
+    }
     if "-" in files["train"]:
         with atomic_file(spooled) as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -56,14 +58,19 @@ def find_files(
     return files
 
 
-def is_large(files: Sequence[str]) -> bool:
+def is_large(files: Sequence[str], files_of: FilesOf | None = None) -> bool:
     """Whether training files have more than `LARGE` bytes, or a quarter of it if compressed.
 
     The vocabulary of a large corpus is learnt from a sample that is drawn before filtering, and its
     files are identified by their sizes and sampled blocks.
     """
-    found = [one for file in files if not are_rows([file]) for one in sizes_of(file)]
+    plain = [file for file in files if not are_rows([file])]
+    found = [one for file in plain for one in sizes_of(file, files_of or _alone)]
     return sum(4 * size if name.endswith((".gz", ".xz")) else size for name, size in found) > LARGE
+
+
+def _alone(path: str) -> list[Path]:
+    return [Path(path)]
 
 
 def held_out_shares(files: Files, data: FileSettings) -> dict[str, float]:
@@ -81,13 +88,13 @@ def require_some(examples: Sequence[Any], files: Sequence[str], part: str) -> No
 
 
 def content_hashes(
-    files: Mapping[str, Sequence[str]], files_of: Callable[[str], list[Path]] = bilingual_files
+    files: Mapping[str, Sequence[str]], files_of: FilesOf | None = None
 ) -> dict[str, list[str]]:
     """The content hash of each file of each part.
 
     Args:
         files: the paths of each part.
-        files_of: the files that are read in a folder.
+        files_of: returns the files of a folder, a pattern or a URL, if a path can be one.
     """
     return {
         part: [_content_hash(Path(file), files_of) for file in paths]
@@ -95,10 +102,9 @@ def content_hashes(
     }
 
 
-def _content_hash(path: Path, files_of: Callable[[str], list[Path]]) -> str:
+def _content_hash(path: Path, files_of: FilesOf | None) -> str:
     """The hash of a file, or of the names and contents of the files in a folder."""
-    several = path.is_dir() or (files_of is bilingual_files and is_folder(path))
-    if not several:
+    if files_of is None or not is_folder(path):
         return _identity(path)
     found = hashlib.sha256()
     base = path if path.is_dir() else path.parent
@@ -122,13 +128,14 @@ def recipe_hashes(
     vectors: Any,
     data_folder: Path | None,
     *,
-    folders: bool = False,
-    files_of: Callable[[str], list[Path]] = bilingual_files,
+    files_of: FilesOf | None = None,
 ) -> dict[str, list[str]]:
     """The content hashes of a recipe's files, which are compared when a run is resumed."""
     if any("-" in paths for paths in named.values()):
         return {}  # standard input cannot be read again
-    found = {part: find_data(paths, data_folder, folders=folders) for part, paths in named.items()}
+    found = {
+        part: find_data(paths, data_folder, files_of=files_of) for part, paths in named.items()
+    }
     return content_hashes(found, files_of) | vector_hashes(vectors, data_folder)
 
 

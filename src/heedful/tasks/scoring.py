@@ -9,6 +9,7 @@ from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash, write_json
 from heedful.basics.notices import notice
+from heedful.data.readers.folders import text_files
 from heedful.runs.recipe import find_data
 from heedful.runs.summary import record
 from heedful.tasks.options import use_threads
@@ -37,7 +38,7 @@ class OtherTest:
     def __post_init__(self) -> None:
         if (self.folder / RECORD).exists():
             raise UserError(f"{self.folder} is a comparison; give a new folder as --out")
-        find_data(self.files, None, folders=True)
+        find_data(self.files, None, files_of=text_files)
 
     def hashes(self) -> dict[str, str]:
         """The hash of each file."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from heedful.basics.device import check_precision
 from heedful.basics.errors import UserError
-from heedful.basics.files import cannot_write, remove_leftovers, unfinished_folder
+from heedful.basics.files import cannot_write, remove_leftovers, unfinished_folders
 from heedful.basics.locking import locked
 from heedful.basics.thread_contention import with_threads
 from heedful.kernels.allocator import keep_freed_memory
@@ -187,7 +187,7 @@ def _made(folder: Path) -> Iterator[None]:
     try:
         yield
     except UserError:
-        kept = unfinished_folder(folder / "data" / "train").exists()
+        kept = unfinished_folders(folder / "data")
         if new and not kept and not (folder / "run.json").exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise

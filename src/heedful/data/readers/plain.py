@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from heedful.basics.errors import UserError
+from heedful.data.readers.folders import files_in, text_files
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.text import codec_name, lines_of
 from heedful.data.sentences import SentenceFailures, split_into_sentences
@@ -30,7 +31,8 @@ def read_documents(
     """Stream documents as lists of lines; a document never spans two files.
 
     Args:
-        paths: plain, gzip or xz; ``-`` is standard input.
+        paths: plain, gzip or xz; ``-`` is standard input; a folder, a pattern or a URL stands for
+            all of its files.
         document: what separates documents: ``blank-lines``; titles of ``wikitext`` (`` = Title =
             ``), each the first line of a document; every line (``lines``); or nothing (``whole``).
         blank_lines: for ``wikitext`` and ``whole``, keep blank lines; the lines joined by line
@@ -47,7 +49,7 @@ def read_documents(
         raise UserError(f"unknown rule for documents '{document}'; known are {known}")
     codec_name(encoding)
     failures = SentenceFailures()
-    for path in [paths] if isinstance(paths, str | Path) else paths:
+    for path in files_in([paths] if isinstance(paths, str | Path) else paths, text_files):
         with open_input(path) as file:
             found = False
             for lines in _documents(file, document, blank_lines, encoding):

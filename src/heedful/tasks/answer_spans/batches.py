@@ -54,13 +54,23 @@ class SpanBatches(StoreBatches[SpanBatch]):
     Args:
         folder: the store; its rows are without the first BEGIN and the last END.
         batch_tokens: maximum tokens of a batch.
+        window: number of examples that are shuffled together; all if None.
+        verified: compare files with their hashes when they are first read.
 
     Raises:
         UserError: the store is empty, or a file is missing or damaged.
     """
 
-    def __init__(self, folder: Path, batch_tokens: int) -> None:
-        super().__init__(Store.open(folder), batch_tokens, _collate, by=("tokens",))
+    def __init__(
+        self,
+        folder: Path,
+        batch_tokens: int,
+        *,
+        window: int | None = None,
+        verified: bool = False,
+    ) -> None:
+        store = Store.open(folder, verified=verified)
+        super().__init__(store, batch_tokens, _collate, by=("tokens",), window=window)
 
 
 def _collate(columns: Columns) -> SpanBatch:

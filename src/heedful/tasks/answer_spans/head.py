@@ -107,7 +107,11 @@ def build_part(name: str, head: Any, training: Training) -> SpanTask:
     )
     return SpanTask(
         model,
-        SpanBatches(run.set_folder(name) / "train", settings.batch_tokens),
+        SpanBatches(
+            run.set_folder(name) / "train",
+            settings.batch_tokens,
+            **training.reading(name),
+        ),
         run.questions(name, "validation"),
         reader,
         device=training.device,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from heedful.evaluation.outcome import Figure, ReportTable
-from heedful.tasks.bidirectional.head import WordRows, write_texts
+from heedful.tasks.bidirectional.head import write_texts
 from heedful.tasks.bidirectional.training import BidirectionalTask
 from heedful.tasks.texts.recipe import EncoderRecipe
 from heedful.tasks.texts.rows import RowBatches
@@ -23,8 +23,8 @@ def score_bidirectional(head: ScoredHead, falling: frozenset[str]) -> TextScore:
     recipe = cast(EncoderRecipe, head.run.recipe)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
-        cutter = WordRows(predictor.vocabulary, recipe.max_tokens)
-        write_texts(path, iter(head.examples), cutter, predictor.words)
+        limits = (predictor.vocabulary, recipe.max_tokens)
+        write_texts(path, iter(head.examples), *limits, predictor.words)
         rows = RowBatches(path, recipe.training.batch_tokens, labels="token")
         task = BidirectionalTask(
             predictor.model, rows, rows, name=head.name, device=predictor.device

@@ -10,15 +10,19 @@ from torch import nn
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data import columns
+from heedful.data.columns import Columns
+from heedful.data.store_encoder import StoreEncoder, write_store
+from heedful.data.subwords import SAMPLE_TEXTS, reservoir
 from heedful.data.vocabularies import SavedVocabulary, separators_of
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.sliding_windows import room_for_text
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.bidirectional.training import BOUNDARY, BidirectionalTask, WordOutput
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import seen, write_rows
+from heedful.tasks.texts.labelled_rows import seen
 from heedful.tasks.texts.part import Training
 from heedful.tasks.texts.rows import RowBatches
+from heedful.tasks.texts.sentences import encode_texts
 
 Word = tuple[int, ...]
 """The characters of a word."""
@@ -110,51 +114,93 @@ class WordRows:
         return tokens, labels
 
 
+class WordEncoder(StoreEncoder[str]):
+    """Encodes the rows of texts; counts ``words``, and those that were ``cut``.
+
+    Args:
+        vocabulary: of characters or bytes.
+        max_tokens: maximum characters of a row, with BEGIN and END.
+        words: the words that have classes.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, max_tokens: int, words: Sequence[str]) -> None:
+        self.cutter = WordRows(vocabulary, max_tokens)
+        self.words, self.classes = list(words), self.cutter.classes(words)
+        self.codecs = {
+            "tokens": columns.tokens(vocabulary.size),
+            "labels": columns.tokens(UNKNOWN_WORD + 1 + len(words)),
+        }
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        known = self.cutter.vocabulary.fingerprint()
+        return {"vocabulary": known, "room": self.cutter.room, "words": self.words}
+
+    def rows(self, items: Sequence[str]) -> tuple[Columns, Counter[str]]:
+        before = self.cutter.cut
+        rows = [row for text in items for row in self.cutter.rows(text)]
+        labelled = [self.cutter.labelled(row, self.classes) for row in rows]
+        columns_of_rows = {
+            "tokens": self.codecs["tokens"].column([tokens for tokens, _ in labelled]),
+            "labels": self.codecs["labels"].column([labels for _, labels in labelled]),
+        }
+        counts = Counter(words=sum(len(row.starts) for row in rows), cut=self.cutter.cut - before)
+        return columns_of_rows, counts
+
+
 def encode(
     folder: Path, head: Any, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
 ) -> dict[str, Any]:
     """Write the rows of training and validation documents; returns facts about them.
 
+    The predicted words of a large corpus are found in a random sample of lines.
+
     Raises:
         UserError: the training texts have no words.
     """
     cutter = WordRows(vocabulary, max_tokens)
-    texts = (example.text for example in examples.of("train"))
-    words = cutter.most_frequent(seen(texts, "documents"), head.words)
+    words = cutter.most_frequent(_lines(examples), head.words)
     if not words:
         raise UserError(f"{', '.join(examples.data.train)}: the training texts have no words")
-    written = 0
+    written = cut = 0
     for part in ("train", "validation"):
         if part == "train" or examples.data.is_validated:
-            texts = (example.text for example in examples.of(part))
-            found = write_texts(folder.parent / part, texts, cutter, words)
-            written = found if part == "train" else written
-    if cutter.cut:
+            how = (WordEncoder, vocabulary, max_tokens, words)
+            counts = encode_texts(examples, part, folder.parent / part, *how)
+            written = counts["words"] if part == "train" else written
+            cut += counts["cut"]
+    if cut:
         notice(
-            f"{cutter.cut:,} words have more than {cutter.room:,} characters: they are cut into "
+            f"{cut:,} words have more than {cutter.room:,} characters: they are cut into "
             "several; raise max_tokens to keep them whole"
         )
     return {"train": written, "unit": "words", "labels": words}
 
 
-def write_texts(folder: Path, texts: Iterable[str], cutter: WordRows, words: Sequence[str]) -> int:
-    """Write the rows of texts as a store; returns the number of their words."""
-    classes = cutter.classes(words)
-    codecs = {
-        "tokens": columns.tokens(cutter.vocabulary.size),
-        "labels": columns.tokens(UNKNOWN_WORD + 1 + len(words)),
-    }
-    count = 0
+def _lines(examples: Examples) -> Iterable[str]:
+    """The lines of the training texts, or a random sample of those of a large corpus."""
+    texts = (example.text for example in examples.of("train"))
+    lines = (line for text in seen(texts, "documents") for line in text.split("\n"))
+    if not examples.is_large:
+        return lines
+    drawn, total = reservoir(lines, SAMPLE_TEXTS, examples.seed)
+    if total > len(drawn):
+        notice(
+            f"the words that are predicted are found in a random sample of {len(drawn):,} of "
+            f"{total:,} lines"
+        )
+    return drawn
 
-    def rows() -> Iterator[tuple[list[int], list[int]]]:
-        nonlocal count
-        for text in seen(texts, "documents"):
-            for row in cutter.rows(text):
-                count += len(row.starts)
-                yield cutter.labelled(row, classes)
 
-    write_rows(rows(), folder, codecs)
-    return count
+def write_texts(
+    folder: Path,
+    texts: Iterable[str],
+    vocabulary: Vocabulary,
+    max_tokens: int,
+    words: Sequence[str],
+) -> None:
+    """Write the rows of texts as a store, in this process."""
+    write_store(texts, WordEncoder(vocabulary, max_tokens, words), folder)
 
 
 def layers(
@@ -170,7 +216,8 @@ def build_part(name: str, head: Any, training: Training) -> BidirectionalTask:
     folder, settings = training.run.set_folder(name), training.settings
 
     def rows(part: str) -> RowBatches:
-        return RowBatches(folder / part, settings.batch_tokens, labels="token")
+        how = training.reading(name, part)
+        return RowBatches(folder / part, settings.batch_tokens, labels="token", **how)
 
     return BidirectionalTask(
         cast(HeadedEncoder, training.model),

@@ -32,6 +32,7 @@ class BidirectionalTraining(TextTrainingSettings):
 class BidirectionalRecipe(EncoderRecipe):
     """An encoder's pre-training as a language model in each direction."""
 
+    prepared_by = EncoderRecipe.prepared_by | {"words"}
     task: Literal["bidirectional"] = "bidirectional"
     data: DocumentData
     model: SerializeAsAny[EncoderSettings] = Field(default_factory=lambda: ElmoSettings())

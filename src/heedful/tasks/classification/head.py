@@ -69,7 +69,12 @@ def build_part(name: str, head: Any, training: Training) -> ClassificationTask:
     )
     return ClassificationTask(
         model,
-        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, labels="row"),
+        RowBatches(
+            run.set_folder(name) / "train",
+            settings.batch_tokens,
+            labels="row",
+            **training.reading(name),
+        ),
         run.labelled(name, "validation"),
         classifier,
         device=training.device,

@@ -39,7 +39,8 @@ class Denoising(TextToTextSpec):
     def data_hashes(self, recipe: Any, data_folder: Path | None) -> dict[str, list[str]]:
         from heedful.tasks.preparation import recipe_hashes
 
-        return recipe_hashes(recipe.data.files, recipe.vectors, data_folder)
+        data = recipe.data
+        return recipe_hashes(data.files, recipe.vectors, data_folder, files_of=data.files_of)
 
     def build_task(
         self, run: "PairRun", model: Any, training: Any, device: "torch.device", precision: str

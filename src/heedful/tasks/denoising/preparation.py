@@ -1,23 +1,30 @@
 """Prepares a run of denoising pre-training: vocabulary, encoded texts, held-out examples."""
 
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder
 from heedful.basics.notices import notice
 from heedful.data import columns
 from heedful.data.batching import Batch, StoreBatches, collate
-from heedful.data.columns import Columns
+from heedful.data.columns import Codec, Columns
 from heedful.data.denoising import Noise, corrupted
 from heedful.data.document_store import Splitter
 from heedful.data.examples import Pair
 from heedful.data.imported_tokenisers import ImportedTokeniser
 from heedful.data.mapped import Integers
-from heedful.data.store import Store, StoreWriter
-from heedful.data.subwords import PLACEHOLDERS
+from heedful.data.parallel_encoding import encode_store
+from heedful.data.python_rows import are_rows
+from heedful.data.readers.plain import split_sentences
+from heedful.data.saved_vocabularies import load_tokenisers
+from heedful.data.sentences import SentenceFailures
+from heedful.data.store import Store
+from heedful.data.store_encoder import StoreEncoder
+from heedful.data.subwords import PLACEHOLDERS, SAMPLE_TEXTS, Reservoir
 from heedful.data.tokeniser import Tokeniser, Tokenisers
 from heedful.runs.held_out import part_of
 from heedful.runs.start import Start
@@ -35,7 +42,6 @@ from heedful.tasks.preparation import (
     write_run,
 )
 
-_ROWS_AT_ONCE = 4096
 _MOST_SENTINELS = 100
 """Sentinels of T5's vocabulary."""
 
@@ -65,16 +71,17 @@ def prepare_denoising_run(
             the folder cannot be written.
     """
     texts = _Texts(recipe, path, data_folder)
-    hashes = content_hashes(texts.files) | vector_hashes(recipe.vectors, data_folder)
+    hashes = content_hashes(texts.files, recipe.data.files_of)
+    hashes |= vector_hashes(recipe.vectors, data_folder)
     tokenisers = given_tokenisers(recipe, start)
+    sample = texts.hold_out(sampled=tokenisers is None)
     if tokenisers is None:
-        lines = (line for document in texts.of("train") for line in document)
-        own = Tokeniser.train(lines, recipe.tokeniser, seed=recipe.seed, where="the training texts")
+        own = _train(sample, recipe)
         tokenisers = Tokenisers(own, own)
     tokeniser = tokenisers.source
     noise = noise_of(recipe, tokenisers)
-    written = _encode(path / "data" / "train", texts, tokeniser)
     tokenisers.save(path / "tokeniser")
+    written = _encode(path, texts, tokeniser, hashes)
     counts = {}
     for part in HELD_OUT:
         pairs = _held_out(texts, part, tokeniser, noise)
@@ -173,80 +180,173 @@ def _sentinels(tokeniser: Tokeniser, kind: str) -> list[int]:
 
 
 class _Texts:
-    """The documents of a recipe, which can be read repeatedly."""
+    """The documents of a recipe. Those to hold out are kept, those to train on are read again."""
 
     def __init__(self, recipe: DenoisingRecipe, path: Path, data_folder: Path | None) -> None:
         self.data: DenoisingData = recipe.data
         self.seed = recipe.seed
         spooled = path / "data" / "standard-input"
-        self.files = find_files(self.data.files, data_folder, spooled)
+        self.files = find_files(self.data.files, data_folder, spooled, files_of=self.data.files_of)
         self.shares = held_out_shares(self.files, self.data)
+        self._held_out: dict[str, list[list[str]]] = {part: [] for part in HELD_OUT}
+
+    @property
+    def language(self) -> str | None:
+        """The language whose rules divide lines into sentences; rows of Python data have none."""
+        return None if are_rows(self.files["train"]) else self.data.sentences
+
+    def hold_out(self, *, sampled: bool) -> Reservoir[str]:
+        """Read the documents to hold out, and a sample of the lines to train on if ``sampled``."""
+        sample = Reservoir[str](SAMPLE_TEXTS, self.seed)
+        if sampled or any(self.shares.values()):
+            for lines in self.data.read(self.files["train"]):
+                part = self.part(lines)
+                if part != "train":
+                    self._held_out[part].append(lines)
+                elif sampled:
+                    for line in lines:
+                        sample.add(line)
+        return sample
+
+    def part(self, lines: Sequence[str]) -> str:
+        """The part of a document of the training files."""
+        return part_of("\n".join(lines), self.seed, self.shares)
 
     def of(self, part: str) -> Iterator[list[str]]:
-        """The documents of a part, from its own files or a share of the training files."""
-        if part != "train" and self.files[part]:
-            yield from self.data.read(self.files[part])
-            return
-        for lines in self.data.read(self.files["train"]):
-            if part_of("\n".join(lines), self.seed, self.shares) == part:
-                yield lines
+        """The documents of a held-out part, from its own files or a share of the training files."""
+        files = self.files[part]
+        yield from self.data.read(files) if files else self._held_out[part]
 
-    def rows(self, part: str, tokeniser: Tokeniser) -> Iterator[_Row]:
-        """Consecutive lines of each document, as many as fit into ``data.max_tokens``."""
-        longest = self.data.max_tokens
-        splitter = Splitter(tokeniser, longest)
-        for lines in self.of(part):
+    def to_train(self) -> Iterator[list[str]]:
+        """The documents of the training files, as they are, with those that are held out."""
+        return self.data.model_copy(update={"sentences": None}).read(self.files["train"])
+
+
+class RowEncoder(StoreEncoder[list[str]]):
+    """Encodes documents as rows of consecutive lines, as many as fit; counts ``texts``.
+
+    It also counts lines that were ``split``, or that ``failed`` to be divided into sentences.
+
+    Args:
+        tokeniser: encodes the lines.
+        max_tokens: maximum tokens of a row.
+        language: the language whose rules divide lines into sentences; None for lines.
+        shares: the shares of the held-out parts, whose documents are left out.
+        seed: determines which documents are held out.
+    """
+
+    unit = "documents"
+
+    def __init__(
+        self,
+        tokeniser: Tokeniser,
+        max_tokens: int,
+        language: str | None = None,
+        shares: Mapping[str, float] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.tokeniser, self.max_tokens, self.language = tokeniser, max_tokens, language
+        self.shares, self.seed = dict(shares or {}), seed
+        self.codecs: dict[str, Codec] = {
+            "tokens": columns.tokens(tokeniser.size),
+            "begins": columns.tokens(max_tokens),
+        }
+
+    @classmethod
+    def open(cls, saved: Path, *settings: Any) -> "RowEncoder":
+        """The encoder with the tokeniser that is saved in a folder."""
+        return cls(load_tokenisers(saved).source, *settings)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {**self.facts(Counter()), "language": self.language, "shares": self.shares}
+
+    def size(self, item: list[str]) -> int:
+        return sum(1 + len(line) for line in item)
+
+    def rows(self, items: Sequence[list[str]]) -> tuple[Columns, Counter[str]]:
+        failures = SentenceFailures()
+        documents = list(items)
+        if self.language is not None:
+            documents = [split_sentences(lines, self.language, failures) for lines in documents]
+        if any(self.shares.values()):
+            documents = [
+                lines
+                for lines in documents
+                if part_of("\n".join(lines), self.seed, self.shares) == "train"
+            ]
+        rows, split = self.cut(documents)
+        of_columns = {
+            "tokens": self.codecs["tokens"].column([row.tokens for row in rows]),
+            "begins": self.codecs["begins"].column([row.begins for row in rows]),
+        }
+        return of_columns, Counter(texts=len(rows), split=split, failed=failures.count)
+
+    def cut(self, documents: Sequence[list[str]]) -> tuple[list[_Row], int]:
+        """The rows of documents, and the number of lines that were split."""
+        splitter = Splitter(self.tokeniser, self.max_tokens)
+        rows: list[_Row] = []
+        encoded = iter(self._encoded([line for lines in documents for line in lines]))
+        for lines in documents:
             row = _Row([], [])
-            for tokens in _encoded(tokeniser, lines):
-                for piece in splitter.cut(tokens):
-                    if row.tokens and len(row.tokens) + len(piece) > longest:
-                        yield row
+            for _ in lines:
+                for piece in splitter.cut(next(encoded)):
+                    if row.tokens and len(row.tokens) + len(piece) > self.max_tokens:
+                        rows.append(row)
                         row = _Row([], [])
                     row.begins.append(len(row.tokens))
                     row.tokens.extend(piece)
             if row.tokens:
-                yield row
-        if splitter.count:
-            notice(f"{splitter.count:,} lines of more than {longest} tokens were split ({part})")
+                rows.append(row)
+        return rows, splitter.count
+
+    def _encoded(self, lines: list[str]) -> list[list[int]]:
+        """The tokens of each line, without those before a text."""
+        if isinstance(self.tokeniser, ImportedTokeniser):
+            return self.tokeniser.vocabulary.encode_batch(lines, self.threads)
+        return self.tokeniser.encode_batch(lines, self.threads)
+
+    def facts(self, counts: Counter[str]) -> dict[str, Any]:
+        return {"max_tokens": self.max_tokens, "tokenisers": self.tokeniser.fingerprint()}
+
+    def check(self, counts: Counter[str]) -> None:
+        self.report_split(counts["split"], "train")
+        SentenceFailures(counts["failed"]).report()
+
+    def report_split(self, count: int, part: str) -> None:
+        """Give a notice with the number of lines that were split, if there are any."""
+        if count:
+            notice(f"{count:,} lines of more than {self.max_tokens} tokens were split ({part})")
 
 
-def _encoded(tokeniser: Tokeniser, lines: list[str]) -> list[list[int]]:
-    """The tokens of each line, without those before a text."""
-    if isinstance(tokeniser, ImportedTokeniser):
-        return tokeniser.vocabulary.encode_batch(lines)
-    return tokeniser.encode_batch(lines)
+def _train(sample: Reservoir[str], recipe: DenoisingRecipe) -> Tokeniser:
+    """The vocabulary of the training texts, or of a sample of their lines."""
+    where = "the training texts"
+    if sample.total > len(sample.kept):
+        kept, total = f"{len(sample.kept):,}", f"{sample.total:,}"
+        notice(f"{where}: the vocabulary is learnt from a random sample of {kept} of {total} texts")
+    return Tokeniser.train(sample.kept, recipe.tokeniser, seed=recipe.seed, where=where)
 
 
-def _encode(folder: Path, texts: _Texts, tokeniser: Tokeniser) -> int:
+def _encode(path: Path, texts: _Texts, tokeniser: Tokeniser, hashes: dict[str, list[str]]) -> int:
     """Write the encoded training texts; returns their number."""
+    folder = path / "data" / "train"
     shutil.rmtree(folder, ignore_errors=True)
-    codecs = {
-        "tokens": columns.tokens(tokeniser.size),
-        "begins": columns.tokens(texts.data.max_tokens),
-    }
-    stored, waiting = 0, list[_Row]()
-    with atomic_folder(folder) as beside, StoreWriter(beside, codecs) as writer:
-
-        def flush() -> None:
-            rows: dict[str, list[Any]] = {
-                "tokens": [row.tokens for row in waiting],
-                "begins": [row.begins for row in waiting],
-            }
-            writer.add({name: codecs[name].column(own) for name, own in rows.items()})
-            waiting.clear()
-
-        for row in texts.rows("train", tokeniser):
-            waiting.append(row)
-            stored += 1
-            if len(waiting) == _ROWS_AT_ONCE:
-                flush()
-        if waiting:
-            flush()
-        if not stored:
-            files = ", ".join(texts.data.train)
-            raise UserError(f"the training texts {files} are empty")
-        writer.finish({"max_tokens": texts.data.max_tokens, "tokenisers": tokeniser.fingerprint()})
-    return stored
+    how = (texts.data.max_tokens, texts.language, texts.shares, texts.seed)
+    counts = encode_store(
+        texts.to_train(),
+        RowEncoder(tokeniser, *how),
+        folder,
+        partial(RowEncoder.open, path / "tokeniser", *how),
+        identity={
+            "data": texts.data.model_dump(mode="json"),
+            "hashes": hashes,
+            "seed": texts.seed,
+        },
+    )
+    if not counts["texts"]:
+        raise UserError(f"the training texts {', '.join(texts.data.train)} are empty")
+    return counts["texts"]
 
 
 def _held_out(texts: _Texts, part: str, tokeniser: Tokeniser, noise: Noise) -> list[Pair]:
@@ -254,7 +354,10 @@ def _held_out(texts: _Texts, part: str, tokeniser: Tokeniser, noise: Noise) -> l
     if not texts.files[part] and not texts.shares[part]:
         return []
     found = []
-    for number, row in enumerate(texts.rows(part, tokeniser)):
+    encoder = RowEncoder(tokeniser, texts.data.max_tokens)
+    rows, split = encoder.cut(list(texts.of(part)))
+    encoder.report_split(split, part)
+    for number, row in enumerate(rows):
         source, target = noise.example(row.tokens, row.begins, f"{part} {number}")
         found.append(Pair(tokeniser.decode(source), tokeniser.decode(target)))
     require_some(found, texts.files[part], f"data.{part}")

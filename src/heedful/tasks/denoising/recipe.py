@@ -11,6 +11,7 @@ from heedful.data import python_rows
 from heedful.data.denoising import NoiseKind
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_documents
+from heedful.data.readers.folders import FilesOf, text_files
 from heedful.data.readers.plain import DocumentRule
 from heedful.tasks.pairs.recipe import DataSettings, PairRecipe, TrainingSettings
 
@@ -77,6 +78,11 @@ class DenoisingData(DataSettings):
                 raise ValueError(f"data.{name} is for pairs of texts; denoising reads plain text")
         return self
 
+    @property
+    def files_of(self) -> FilesOf:
+        """Returns the files of a folder, a pattern or a URL."""
+        return text_files
+
     def read(self, files: Sequence[str]) -> Iterator[list[str]]:
         """The lines of each document.
 
@@ -109,6 +115,7 @@ class DenoisingRecipe(PairRecipe):
     Raffel et al. 2020, section 3.1.4; Lewis et al. 2020, section 2.2.
     """
 
+    prepared_by = PairRecipe.prepared_by | {"noise"}
     task: Literal["denoising"] = "denoising"
     data: DenoisingData
     noise: NoiseSettings = NoiseSettings()

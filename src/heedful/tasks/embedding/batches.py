@@ -57,15 +57,24 @@ class SimilarBatches(StoreBatches[SimilarBatch]):
     Args:
         folder: the store; its rows are without BEGIN and END.
         batch_tokens: maximum tokens of the texts of one column of a batch.
+        window: number of examples that are shuffled together; all if None.
+        verified: compare files with their hashes when they are first read.
 
     Raises:
         UserError: the store is empty, or a file is missing or damaged.
     """
 
-    def __init__(self, folder: Path, batch_tokens: int) -> None:
-        store = Store.open(folder)
+    def __init__(
+        self,
+        folder: Path,
+        batch_tokens: int,
+        *,
+        window: int | None = None,
+        verified: bool = False,
+    ) -> None:
+        store = Store.open(folder, verified=verified)
         by = [name for name in COLUMNS if name in store.codecs]
-        super().__init__(store, batch_tokens, _collate, by=by)
+        super().__init__(store, batch_tokens, _collate, by=by, window=window)
 
 
 def _collate(columns: Columns) -> SimilarBatch:

@@ -115,7 +115,11 @@ def build_part(name: str, head: Any, training: Training) -> EmbeddingTask:
     )
     return EmbeddingTask(
         model,
-        SimilarBatches(run.set_folder(name) / "train", training.settings.batch_tokens),
+        SimilarBatches(
+            run.set_folder(name) / "train",
+            training.settings.batch_tokens,
+            **training.reading(name),
+        ),
         run.similar(name, "validation"),
         reader,
         temperature=head.contrastive_temperature,

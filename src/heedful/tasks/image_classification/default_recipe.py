@@ -21,11 +21,13 @@ def choose(
     Raises:
         UserError: the files are invalid or empty.
     """
+    from heedful.data.readers.images import image_files
     from heedful.runs.recipe import find_data
 
     refuse_pipe(paths, _PIPE)
     files = ImageFiles(train=paths, size=(4, 4))
-    count = sum(1 for _ in files.read(find_data(paths, folder, folders=True), encoding))
+    found = find_data(paths, folder, files_of=image_files)
+    count = sum(1 for _ in files.read(found, encoding))
     if not count:
         raise UserError(f"{', '.join(paths)}: no images to train on")
     steps = max(200, _PASSES * count // _BATCH_ROWS)

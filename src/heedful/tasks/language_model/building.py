@@ -5,23 +5,22 @@ from typing import Any, cast
 
 from heedful.basics.notices import notice, once
 from heedful.data.packing import PackedBatches
-from heedful.data.store import Store
-from heedful.data.streams import Stream, WindowBatches, write_stream
+from heedful.data.stream_encoder import StreamEncoder
+from heedful.data.streams import Stream, WindowBatches
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.generator import Generator
 from heedful.models.language import LanguageModel
 from heedful.tasks.language_model.training import LanguageTask
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import seen
 from heedful.tasks.texts.part import Training
 from heedful.tasks.texts.recipe import LanguageRecipe
+from heedful.tasks.texts.sentences import encode_texts
 
 
 def encode(folder: Path, examples: Examples, vocabulary: SavedVocabulary) -> dict[str, Any]:
     """Write the documents as one stream of tokens; returns facts about it."""
-    texts = (example.text for example in examples.of("train"))
-    encoded = (vocabulary.encode(text) for text in seen(texts, "documents"))
-    return {"train": write_stream(encoded, folder, vocabulary.size), "unit": "tokens"}
+    counts = encode_texts(examples, "train", folder, StreamEncoder, vocabulary)
+    return {"train": counts["tokens"], "unit": "tokens"}
 
 
 def build_part(name: str, recipe: LanguageRecipe, training: Training) -> LanguageTask:
@@ -29,7 +28,7 @@ def build_part(name: str, recipe: LanguageRecipe, training: Training) -> Languag
     run, settings, model = training.run, training.settings, cast(LanguageModel, training.model)
     return LanguageTask(
         model,
-        _windows(run.set_folder(name) / "train", recipe, settings.batch_tokens),
+        _windows(name, recipe, training),
         run.documents(name, "validation"),
         Generator(model, training.vocabulary, device=training.device, notify=once()),
         device=training.device,
@@ -40,12 +39,16 @@ def build_part(name: str, recipe: LanguageRecipe, training: Training) -> Languag
     )
 
 
-def _windows(folder: Path, recipe: LanguageRecipe, tokens: int) -> WindowBatches | PackedBatches:
-    rows = max(1, tokens // recipe.context)
+def _windows(
+    name: str, recipe: LanguageRecipe, training: Training
+) -> WindowBatches | PackedBatches:
+    folder, read = training.run.set_folder(name) / "train", training.reading(name)
+    rows = max(1, training.settings.batch_tokens // recipe.context)
+    stream, window = Stream(folder, verified=read["verified"]), read["window"]
     if recipe.windows != "packed":
         aligned = recipe.windows == "aligned"
-        return WindowBatches(Stream(folder), recipe.context, rows, aligned=aligned)
-    packed = PackedBatches(Store.open(folder), recipe.context, rows)
+        return WindowBatches(stream, recipe.context, rows, aligned=aligned, window=window)
+    packed = PackedBatches(stream.store, recipe.context, rows, window=window)
     alone, together = packed.padding(recipe.seed)
     notice(
         f"windows = 'packed': {together:.1%} of the rows is padding; {alone:.1%} with one document "

@@ -7,10 +7,11 @@ from typing import cast
 
 from heedful.evaluation.outcome import Figure, ReportTable
 from heedful.inference.fill_mask import FillMask
-from heedful.tasks.masked.head import sentence_pairs, write_sentences
+from heedful.tasks.masked.head import sentence_pairs, sentence_rule
 from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts.recipe import EncoderRecipe, MaskedHead
 from heedful.tasks.texts.score import TextScore
+from heedful.tasks.texts.sentences import write_texts
 
 
 def score_masked(
@@ -32,7 +33,7 @@ def score_masked(
     head = cast(MaskedHead, recipe.heads()[name])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
-        write_sentences(iter(texts), filler.vocabulary, path, recipe.max_tokens, head)
+        write_texts(texts, path, filler.vocabulary, sentence_rule(head, recipe.max_tokens))
         # Masks depend on the batches: use those of a validation, so that figures are comparable.
         limits = (recipe.max_tokens, recipe.training.batch_tokens)
         rows_of_text = sentence_pairs(path, filler.vocabulary, head, *limits)

@@ -1,12 +1,10 @@
 """The head that predicts masked tokens: encoding of documents, layers, and the training task."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 from torch import nn
 
-from heedful.basics.errors import UserError
 from heedful.data.document_store import EncodedDocuments
 from heedful.data.masking import SentencePairs
 from heedful.data.packed_texts import PackedTexts
@@ -18,7 +16,7 @@ from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts import recipe as text_recipe
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.sentences import encode_documents, encode_sentences
+from heedful.tasks.texts.sentences import SentenceRule, encode_documents
 
 
 def encode(
@@ -28,33 +26,24 @@ def encode(
     vocabulary: SavedVocabulary,
     max_tokens: int,
 ) -> dict[str, Any]:
-    """Write encoded sentences of training and validation documents; returns facts about them."""
-
-    def write(texts: Iterator[str], place: Path) -> None:
-        write_sentences(texts, vocabulary, place, max_tokens, head)
-
-    return encode_documents(folder, examples, write)
-
-
-def write_sentences(
-    documents: Iterator[str],
-    vocabulary: Vocabulary,
-    folder: Path,
-    max_tokens: int,
-    head: text_recipe.MaskedHead,
-) -> None:
-    """Encode documents sentence by sentence, so short that two sentences fit in a row.
+    """Write encoded sentences of training and validation documents; returns facts about them.
 
     Raises:
         UserError: there is only one document, but sentence pairs need several.
     """
-    longest = (max_tokens - 3) // 2 if head.masking.of_pairs else max_tokens - 2
-    encode_sentences(documents, vocabulary, folder, longest, head.data.sentences)
-    if head.masking.next_sentence and len(EncodedDocuments.open(folder)) < 2:
-        raise UserError(
-            f"the {folder.name} text is one document, but next-sentence prediction needs several: "
-            "set data.documents to what separates documents, or masking.next_sentence = false"
-        )
+    return encode_documents(folder, examples, vocabulary, sentence_rule(head, max_tokens))
+
+
+def sentence_rule(head: text_recipe.MaskedHead, max_tokens: int) -> SentenceRule:
+    """How documents are divided: into sentences so short that two of them fit in a row of pairs."""
+    return SentenceRule(
+        (max_tokens - 3) // 2 if head.masking.of_pairs else max_tokens - 2,
+        head.data.sentences,
+        "next-sentence prediction needs several: set data.documents to what separates documents, "
+        "or masking.next_sentence = false"
+        if head.masking.next_sentence
+        else "",
+    )
 
 
 def sentence_pairs(
@@ -65,15 +54,27 @@ def sentence_pairs(
     batch_tokens: int,
     *,
     packed: bool = False,
+    window: int | None = None,
+    verified: bool = False,
 ) -> SentencePairs:
     """Pre-training batches of encoded documents, of which several share a row if ``packed``.
+
+    Args:
+        folder: the documents.
+        vocabulary: the vocabulary of the run.
+        head: the settings of the head.
+        max_tokens: maximum tokens of a row.
+        batch_tokens: maximum tokens of a batch.
+        packed: whether several texts share a row.
+        window: number of sentences that are shuffled together; all if None.
+        verified: compare files with their hashes when they are first read.
 
     Raises:
         UserError: the documents were encoded with another vocabulary, or are too long.
     """
     kind = PackedTexts if packed else SentencePairs
     return kind(
-        EncodedDocuments.open(folder),
+        EncodedDocuments.open(folder, verified=verified),
         vocabulary,
         max_tokens=max_tokens,
         batch_tokens=batch_tokens,
@@ -81,6 +82,7 @@ def sentence_pairs(
         whole_words=head.masking.whole_word,
         masked=head.masking.share,
         sentence_order=head.masking.sentence_order,
+        window=window,
     )
 
 
@@ -100,10 +102,10 @@ def build_part(name: str, head: text_recipe.MaskedHead, training: Training) -> M
     recipe = cast(text_recipe.EncoderRecipe, run.recipe)
 
     def pairs(part: str, packed: bool = False) -> SentencePairs:
-        folder, limits = run.set_folder(name) / part, (recipe.max_tokens, batch_tokens)
-        return sentence_pairs(folder, training.vocabulary, head, *limits, packed=packed)
+        limits = (recipe.max_tokens, training.settings.batch_tokens)
+        folder, how = run.set_folder(name) / part, training.reading(name, part)
+        return sentence_pairs(folder, training.vocabulary, head, *limits, packed=packed, **how)
 
-    batch_tokens = training.settings.batch_tokens
     packed = getattr(recipe, "windows", "separate") == "packed"
     validated = (run.set_folder(name) / "validation").exists()
     return MaskedTask(

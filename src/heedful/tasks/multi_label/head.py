@@ -60,7 +60,12 @@ def build_part(name: str, head: Any, training: Training) -> MultiLabelTask:
     )
     return MultiLabelTask(
         model,
-        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, labels="several"),
+        RowBatches(
+            run.set_folder(name) / "train",
+            settings.batch_tokens,
+            labels="several",
+            **training.reading(name),
+        ),
         run.multi_labelled(name, "validation"),
         reader,
         device=training.device,

@@ -16,6 +16,7 @@ from heedful.data.overlap import NearDuplicates, Overlap, near_key
 from heedful.data.protected.pairs import Rules, protect_training_pair
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import has_contexts, read_pairs
+from heedful.data.readers.folders import bilingual_files
 from heedful.data.subwords import SAMPLE_TEXTS, Reservoir
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.units import read_units
@@ -56,9 +57,10 @@ class Corpus:
         if self.settings.links == "-":
             raise UserError("data.links cannot be standard input, because it is read twice")
         spooled = path / "data" / "standard-input"
-        self.files = find_files(named_files(self.settings), data_folder, spooled, folders=True)
+        named = named_files(self.settings)
+        self.files = find_files(named, data_folder, spooled, files_of=bilingual_files)
         self.shares = held_out_shares(self.files, self.settings)
-        self.large = is_large(self.files["train"])
+        self.large = is_large(self.files["train"], bilingual_files)
         self.near = NearDuplicates()
         self.near_kept = 0
         """Near-duplicates of held-out sources among the pairs that were encoded."""

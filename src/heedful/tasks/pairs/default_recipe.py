@@ -8,6 +8,7 @@ from heedful.basics.errors import UserError
 from heedful.data.filters import FilterSettings, filter_pairs
 from heedful.data.protected.choosing import usual_rules
 from heedful.data.readers import read_pairs
+from heedful.data.readers.folders import bilingual_files
 from heedful.runs.recipe import find_data
 from heedful.tasks.default_recipe import (
     TOKENS_PER_WORD,
@@ -73,7 +74,7 @@ def choose_recipe(
         "standard input can be read only once, so no recipe can be chosen for it; save it to a "
         "file, or give a recipe",
     )
-    files = find_data(paths, folder, folders=True)
+    files = find_data(paths, folder, files_of=bilingual_files)
     size = measure(files, source, target, encoding)
     small, middling = size.pairs < 20_000, size.pairs < 1_000_000
     held_out = min(1000.0, max(20.0, size.pairs * 0.02))
@@ -155,7 +156,7 @@ def choose_aligning_recipe(
         "standard input can be read only once, so no recipe can be chosen for it; save it to a "
         "file",
     )
-    size = measure(find_data(paths, folder, folders=True), source, target, encoding)
+    size = measure(find_data(paths, folder, files_of=bilingual_files), source, target, encoding)
     small = size.pairs < 20_000
     passes = 8 if small else 4 if size.pairs < 200_000 else 2
     batch_tokens = 1024 if small else 4096

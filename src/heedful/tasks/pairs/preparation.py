@@ -2,12 +2,15 @@
 
 import shutil
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.links import check_links
-from heedful.data.pair_encoding import PROCESSES, Encoding, encode_pairs
+from heedful.data.pair_store import PairEncoder
+from heedful.data.parallel_encoding import encode_store
+from heedful.data.readers.folders import bilingual_files
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.start import Start
 from heedful.runs.vectors import vector_hashes
@@ -41,7 +44,8 @@ def prepare_run(
         UserError: the data are missing, empty or broken, or the folder cannot be written.
     """
     corpus = Corpus(recipe, path, data_folder)
-    hashes = content_hashes(corpus.files) | vector_hashes(recipe.vectors, data_folder)
+    hashes = content_hashes(corpus.files, bilingual_files)
+    hashes |= vector_hashes(recipe.vectors, data_folder)
     if corpus.linked:
         # Check the links first, so that an error in them is found before training the tokeniser.
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
@@ -100,20 +104,21 @@ def _encode(
     """Write the encoded training pairs; returns their number."""
     folder = path / "data" / "train"
     shutil.rmtree(folder, ignore_errors=True)
-    written = encode_pairs(
+    how = (recipe.data.max_tokens, corpus.linked)
+    encoder = PairEncoder(tokenisers, *how)
+    counted = encode_store(
         corpus.training_linked(left_out) if corpus.linked else corpus.training(left_out),
-        tokenisers,
+        encoder,
         folder,
-        Encoding(path / "tokeniser", recipe.data.max_tokens, corpus.linked),
+        partial(PairEncoder.open, path / "tokeniser", *how),
         identity={
             "data": recipe.data.model_dump(mode="json"),
             "hashes": hashes,
             "seed": recipe.seed,
         },
-        left_out=left_out,
         total=corpus.count,
-        processes=PROCESSES.get(),
     )
+    written = encoder.stored(counted, left_out)
     if not written:
         raise UserError(
             f"the training corpus {', '.join(recipe.data.train)} is empty"
@@ -141,4 +146,5 @@ def start_tokenisers(start: Start) -> Tokenisers:
 
 def data_hashes(recipe: PairRecipe, data_folder: Path | None) -> dict[str, list[str]]:
     """The content hashes of each part, which are compared when a run is resumed."""
-    return recipe_hashes(named_files(recipe.data), recipe.vectors, data_folder, folders=True)
+    named = named_files(recipe.data)
+    return recipe_hashes(named, recipe.vectors, data_folder, files_of=bilingual_files)

@@ -7,10 +7,11 @@ from typing import Any
 
 from heedful.evaluation.outcome import Figure, ReportTable
 from heedful.inference.fill_mask import FillMask
-from heedful.tasks.permutation.head import permuted_rows, write_documents
+from heedful.tasks.permutation.head import permuted_rows, sentence_rule
 from heedful.tasks.permutation.training import PermutationTask
 from heedful.tasks.texts.run import TextRun
 from heedful.tasks.texts.score import TextScore
+from heedful.tasks.texts.sentences import write_texts
 
 
 def score_permutation(
@@ -29,7 +30,7 @@ def score_permutation(
     head = recipe.heads()[name]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
-        write_documents(iter(texts), filler.vocabulary, path, head, recipe.max_tokens)
+        write_texts(texts, path, filler.vocabulary, sentence_rule(head, recipe.max_tokens))
         limits = (recipe.max_tokens, recipe.training.batch_tokens)
         rows = permuted_rows(path, filler.vocabulary, head.permutation, *limits)
         task = PermutationTask(filler.model, rows, rows, name=name, device=filler.device)

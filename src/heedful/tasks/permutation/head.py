@@ -1,12 +1,10 @@
 """The head that predicts tokens in random orders: encoding of documents, layers, training task."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 from torch import nn
 
-from heedful.basics.errors import UserError
 from heedful.data.document_store import EncodedDocuments
 from heedful.data.masking import SentencePairs
 from heedful.data.permutation import PermutedRows
@@ -19,7 +17,7 @@ from heedful.tasks.permutation.training import PermutationTask
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.part import Training
 from heedful.tasks.texts.recipe import EncoderRecipe
-from heedful.tasks.texts.sentences import encode_documents, encode_sentences
+from heedful.tasks.texts.sentences import SentenceRule, encode_documents
 
 
 def encode(
@@ -34,33 +32,20 @@ def encode(
     Raises:
         UserError: there is only one document, but pairs of segments need several.
     """
-
-    def write(texts: Iterator[str], place: Path) -> None:
-        write_documents(texts, vocabulary, place, head, max_tokens)
-
-    return encode_documents(folder, examples, write)
+    return encode_documents(folder, examples, vocabulary, sentence_rule(head, max_tokens))
 
 
-def write_documents(
-    documents: Iterator[str],
-    vocabulary: Vocabulary,
-    folder: Path,
-    head: own_recipe.PermutationHead,
-    max_tokens: int,
-) -> None:
-    """Encode documents sentence by sentence, so short that two sentences fit in a row of pairs.
-
-    Raises:
-        UserError: there is only one document, but pairs of segments need several.
-    """
+def sentence_rule(head: own_recipe.PermutationHead, max_tokens: int) -> SentenceRule:
+    """How documents are divided: into sentences so short that two of them fit in a row of pairs."""
     pairs = head.permutation.pairs
-    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
-    encode_sentences(documents, vocabulary, folder, longest, head.data.sentences)
-    if pairs and len(EncodedDocuments.open(folder)) < 2:
-        raise UserError(
-            f"the {folder.name} text is one document, but pairs of segments need several: set "
-            "data.documents to what separates documents, or permutation.pairs = false"
-        )
+    return SentenceRule(
+        (max_tokens - 3) // 2 if pairs else max_tokens - 2,
+        head.data.sentences,
+        "pairs of segments need several: set data.documents to what separates documents, or "
+        "permutation.pairs = false"
+        if pairs
+        else "",
+    )
 
 
 def permuted_rows(
@@ -69,18 +54,31 @@ def permuted_rows(
     settings: own_recipe.PermutationSettings,
     max_tokens: int,
     batch_tokens: int,
+    *,
+    window: int | None = None,
+    verified: bool = False,
 ) -> PermutedRows:
     """Pre-training batches of encoded documents.
+
+    Args:
+        folder: the documents.
+        vocabulary: the vocabulary of the run.
+        settings: what is predicted.
+        max_tokens: maximum tokens of a row.
+        batch_tokens: maximum tokens of a batch.
+        window: number of sentences that are shuffled together; all if None.
+        verified: compare files with their hashes when they are first read.
 
     Raises:
         UserError: the documents were encoded with another vocabulary, or are too long.
     """
     rows = SentencePairs(
-        EncodedDocuments.open(folder),
+        EncodedDocuments.open(folder, verified=verified),
         vocabulary,
         max_tokens=max_tokens,
         batch_tokens=batch_tokens,
         next_sentence=settings.pairs,
+        window=window,
     )
     return PermutedRows(
         rows,
@@ -105,7 +103,8 @@ def build_part(name: str, head: own_recipe.PermutationHead, training: Training) 
     def rows(part: str) -> PermutedRows:
         limits = (recipe.max_tokens, training.settings.batch_tokens)
         folder = run.set_folder(name) / part
-        return permuted_rows(folder, training.vocabulary, head.permutation, *limits)
+        how = training.reading(name, part)
+        return permuted_rows(folder, training.vocabulary, head.permutation, *limits, **how)
 
     validated = (run.set_folder(name) / "validation").exists()
     return PermutationTask(

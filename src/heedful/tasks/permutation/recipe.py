@@ -47,6 +47,7 @@ class PermutationTraining(TextTrainingSettings):
 class PermutationRecipe(EncoderRecipe):
     """An encoder's pre-training on plain text, in random orders."""
 
+    prepared_by = EncoderRecipe.prepared_by | {"permutation"}
     task: Literal["permutation"] = "permutation"
     data: DocumentData
     permutation: PermutationSettings = PermutationSettings()

@@ -74,7 +74,12 @@ def build_part(name: str, head: Any, training: Training) -> RegressionTask:
     )
     return RegressionTask(
         model,
-        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, labels="number"),
+        RowBatches(
+            run.set_folder(name) / "train",
+            settings.batch_tokens,
+            labels="number",
+            **training.reading(name),
+        ),
         run.rated(name, "validation"),
         reader,
         device=training.device,

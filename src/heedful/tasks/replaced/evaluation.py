@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import cast
 
 from heedful.evaluation.outcome import Figure, ReportTable
-from heedful.tasks.replaced.head import rows_of
+from heedful.tasks.replaced.head import rows_of, sentence_rule
 from heedful.tasks.replaced.predictor import DetectReplaced
 from heedful.tasks.replaced.recipe import ReplacedHead, ReplacedRecipe
 from heedful.tasks.replaced.training import ReplacedTask
 from heedful.tasks.texts.score import TextScore
-from heedful.tasks.texts.sentences import encode_sentences
+from heedful.tasks.texts.sentences import write_texts
 
 
 def score_replaced(
@@ -33,8 +33,7 @@ def score_replaced(
     head = cast(ReplacedHead, recipe.heads()[name])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
-        longest, language = recipe.max_tokens - 2, head.data.sentences
-        encode_sentences(iter(texts), detector.vocabulary, path, longest, language)
+        write_texts(texts, path, detector.vocabulary, sentence_rule(head, recipe.max_tokens))
         rows = rows_of(path, detector.vocabulary, head, recipe)
         task = ReplacedTask(
             detector.model,

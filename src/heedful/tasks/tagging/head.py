@@ -62,7 +62,12 @@ def build_part(name: str, head: Any, training: Training) -> TaggingTask:
     make = ChainTask if head.crf else TaggingTask
     return make(
         model,
-        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, labels="token"),
+        RowBatches(
+            run.set_folder(name) / "train",
+            settings.batch_tokens,
+            labels="token",
+            **training.reading(name),
+        ),
         run.tagged(name, "validation"),
         tagger,
         device=training.device,

@@ -15,6 +15,7 @@ from heedful.data import python_rows
 from heedful.data.examples import Document, Example, Labelled, Rated, Tagged
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_documents, read_labelled, read_tagged
+from heedful.data.readers.folders import FilesOf, text_files
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
 from heedful.data.suites.reading import read_rows as read_official_rows
@@ -33,6 +34,11 @@ class ExampleData(FileSettings):
 
     counts_overlap: ClassVar[bool] = True
     """Whether held-out examples that are also in the training data are counted."""
+
+    @property
+    def files_of(self) -> FilesOf | None:
+        """Returns the files of a folder, a pattern or a URL; None if these cannot be given."""
+        return None
 
     def read(self, files: Sequence[str]) -> Iterator[Example]:
         """The examples of files, or of Python data written by `write_rows`.
@@ -246,11 +252,14 @@ class DocumentData(ExampleData):
     """Documents of plain text."""
 
     counts_overlap: ClassVar[bool] = False
-
     documents: DocumentRule = "blank-lines"
     """What separates documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
     sentences: str | None = None
     """For pre-training: the language whose rules are used to split lines into sentences."""
+
+    @property
+    def files_of(self) -> FilesOf | None:
+        return text_files
 
     def read_files(self, files: Sequence[str]) -> Iterator[Document]:
         found = read_documents(

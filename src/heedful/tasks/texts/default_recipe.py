@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from heedful.basics.errors import UserError
 from heedful.data.examples import Document, Example
 from heedful.data.readers import read_documents, read_labelled, read_tagged
+from heedful.data.readers.folders import text_files
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
 from heedful.runs.held_out import pseudo_random
@@ -178,9 +179,8 @@ def choose_language_model(
     """
     refuse_pipe(paths, PIPE)
     rule = documents or "blank-lines"
-    found = read_documents(
-        find_data(paths, folder), document=rule, blank_lines=True, encoding=encoding
-    )
+    files = find_data(paths, folder, files_of=text_files)
+    found = read_documents(files, document=rule, blank_lines=True, encoding=encoding)
     size = measure_texts((Document("\n".join(lines)) for lines in found), paths[0])
     small = size.words < 1_000_000
     training = steps(size, passes=8)

@@ -28,6 +28,18 @@ class Training(NamedTuple):
     device: torch.device
     precision: str
 
+    def reading(self, name: str, part: str = "train") -> dict[str, Any]:
+        """How the encoded examples of a part of the head ``name`` are read.
+
+        Returns:
+            ``window``: number of examples that are shuffled together, or None; ``verified``:
+            whether files are compared with their hashes when they are first read.
+        """
+        return {
+            "window": self.settings.shuffle_window if part == "train" else None,
+            "verified": self.run.verifies(self.run.set_folder(name) / part),
+        }
+
 
 class TextPart(Protocol):
     """A task: its settings are those of a head, or a recipe that has no heads."""

@@ -1,13 +1,16 @@
 """Prepares a run for single texts: vocabulary, labels, encoded examples, facts."""
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
+from heedful.basics.files import remove_finished, remove_unfinished
+from heedful.basics.notices import notice
 from heedful.basics.symbols import END
 from heedful.data.examples import Example
+from heedful.data.subwords import SAMPLE_TEXTS, Reservoir
 from heedful.data.vocabularies import (
     SavedVocabulary,
     save_vocabulary,
@@ -21,7 +24,6 @@ from heedful.runs.start import Start
 from heedful.runs.vectors import vector_hashes
 from heedful.tasks.preparation import (
     HELD_OUT,
-    content_hashes,
     count_overlaps,
     recipe_hashes,
     require_some,
@@ -52,20 +54,20 @@ def prepare_text_run(
     Raises:
         UserError: the data are missing, empty or broken, or the folder cannot be written.
     """
-    shutil.rmtree(path / "data", ignore_errors=True)
-    sources = {
-        name: Examples(recipe.table_of(name), data, recipe.seed, path / "data" / name, data_folder)
-        for name, data in recipe.sets().items()
-    }
-    files = {name: examples.files for name, examples in sources.items()}
-    hashes = content_hashes(_by_key(files))
-    labels = {name: examples.find_labels() for name, examples in sources.items()}
+    remove_finished(path / "data")
+    sources, tokeniser = _sources(path, recipe, data_folder), path / "tokeniser"
+    hashes = _by_key({name: examples.hashes for name, examples in sources.items()})
+    given = _given_vocabulary(recipe, start)
+    sample = None if given is not None else _sample(recipe)
+    see = None if sample is None else partial(_see, sample, recipe)
+    labels = {name: examples.find_labels(see) for name, examples in sources.items()}
     held_out = {
         name: {part: _held_out(examples, part, labels[name]) for part in HELD_OUT}
         for name, examples in sources.items()
     }
     hashes |= vector_hashes(recipe.vectors, data_folder)
-    vocabulary = _vocabulary(recipe, sources, start)
+    vocabulary = _train(recipe, sources, sample) if given is None else given
+    save_vocabulary(vocabulary, tokeniser)
     sets = {
         name: {
             "labels": labels[name],
@@ -78,8 +80,8 @@ def prepare_text_run(
     for name, parts in held_out.items():
         for part, own in parts.items():
             write_examples(path / "data" / name / f"{part}.jsonl", own)
-        sources[name].data.keep_files(files[name]["test"], path / "data" / name)
-    save_vocabulary(vocabulary, path / "tokeniser")
+        sources[name].data.keep_files(sources[name].files["test"], path / "data" / name)
+    remove_unfinished(path / "data")
     about = {
         "data": {"hashes": hashes},
         "sets": sets,
@@ -96,15 +98,32 @@ def prepare_text_run(
     return open_run(path)
 
 
+def _sources(path: Path, recipe: TextRecipe, data_folder: Path | None) -> dict[str, Examples]:
+    """The examples of each head."""
+    seed, tokeniser = recipe.seed, path / "tokeniser"
+    return {
+        name: Examples(
+            recipe.table_of(name), data, seed, path / "data" / name, data_folder, tokeniser
+        )
+        for name, data in recipe.sets().items()
+    }
+
+
 def text_data_hashes(recipe: TextRecipe, data_folder: Path | None) -> dict[str, list[str]]:
     """The content hashes of each part, which are compared when a run is resumed."""
-    files = {name: data.files for name, data in recipe.sets().items()}
-    return recipe_hashes(_by_key(files), recipe.vectors, data_folder)
+    sets = recipe.sets()
+    if any("-" in files for data in sets.values() for files in data.files.values()):
+        return {}  # standard input cannot be read again
+    found = {
+        name: recipe_hashes(data.files, None, data_folder, files_of=data.files_of)
+        for name, data in sets.items()
+    }
+    return _by_key(found) | vector_hashes(recipe.vectors, data_folder)
 
 
-def _by_key(files: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
-    """The files of each part of each head, by the key of the part in ``run.json``."""
-    return {f"{name}.{part}": own for name, parts in files.items() for part, own in parts.items()}
+def _by_key(hashes: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """The hashes of each part of each head, by the key of the part in ``run.json``."""
+    return {f"{name}.{part}": own for name, parts in hashes.items() for part, own in parts.items()}
 
 
 def _separators(vocabulary: Vocabulary) -> list[int]:
@@ -130,23 +149,51 @@ def _held_out(examples: Examples, part: str, labels: Sequence[str]) -> list[Exam
     return found
 
 
-def _vocabulary(
-    recipe: TextRecipe, sources: dict[str, Examples], start: Start | None
-) -> SavedVocabulary:
+def _given_vocabulary(recipe: TextRecipe, start: Start | None) -> SavedVocabulary | None:
+    """That of the run to start from, or of the teacher; None if there is neither."""
     if start is not None:
         return as_text_run(start.run).vocabulary()
     teacher = teacher_of(recipe)
-    if teacher is not None:
-        return as_text_run(teacher).vocabulary()
+    return None if teacher is None else as_text_run(teacher).vocabulary()
+
+
+def _sample(recipe: TextRecipe) -> Reservoir[str] | None:
+    """The sample from which the vocabulary is learnt; None if it is learnt from all texts."""
+    settings = recipe.tokeniser
+    return Reservoir[str](SAMPLE_TEXTS, recipe.seed) if settings.is_sampled else None
+
+
+def _see(sample: Reservoir[str], recipe: TextRecipe, example: Example) -> None:
+    for text in example.texts:
+        for part in _parts(recipe, text):
+            sample.add(part)
+
+
+def _parts(recipe: TextRecipe, text: str) -> list[str]:
+    """sentencepiece is trained on lines; the other kinds need texts with line breaks."""
+    return text.split("\n") if recipe.tokeniser.kind in ("bpe", "unigram") else [text]
+
+
+def _train(
+    recipe: TextRecipe, sources: dict[str, Examples], sample: Reservoir[str] | None
+) -> SavedVocabulary:
+    """The vocabulary of the training texts, or of a sample of them."""
+    where = "the training texts"
+    if any(examples.moves_rare for examples in sources.values()):
+        sample = None  # it lacks some examples
 
     def texts() -> Iterable[str]:
+        if sample is not None:
+            yield from sample.kept
+            return
         for examples in sources.values():
-            # sentencepiece is trained on lines; the other kinds need texts with line breaks.
-            whole = recipe.tokeniser.kind not in ("bpe", "unigram")
             for text in examples.texts():
-                yield from [text] if whole else text.split("\n")
+                yield from _parts(recipe, text)
 
-    return train_vocabulary(texts, recipe.tokeniser, seed=recipe.seed, where="the training texts")
+    if sample is not None and sample.total > len(sample.kept):
+        kept, total = f"{len(sample.kept):,}", f"{sample.total:,}"
+        notice(f"{where}: the vocabulary is learnt from a random sample of {kept} of {total} texts")
+    return train_vocabulary(texts, recipe.tokeniser, seed=recipe.seed, where=where)
 
 
 def _encode(

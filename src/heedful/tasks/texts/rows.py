@@ -69,6 +69,8 @@ class RowBatches(StoreBatches[RowBatch]):
         batch_tokens: maximum tokens of a batch.
         labels: what has a label: each row, each token, or each row, whose label is a number or has
             several labels.
+        window: number of examples that are shuffled together; all if None.
+        verified: compare files with their hashes when they are first read.
 
     Raises:
         UserError: the store is empty, or a file is missing or damaged.
@@ -80,9 +82,13 @@ class RowBatches(StoreBatches[RowBatch]):
         batch_tokens: int,
         *,
         labels: _Labels,
+        window: int | None = None,
+        verified: bool = False,
     ) -> None:
-        store = Store.open(folder, renamed={"source": "tokens", "target": "labels"})
-        super().__init__(store, batch_tokens, _COLLATES[labels], by=("tokens", "labels"))
+        renamed = {"source": "tokens", "target": "labels"}
+        store = Store.open(folder, renamed=renamed, verified=verified)
+        by = ("tokens", "labels")
+        super().__init__(store, batch_tokens, _COLLATES[labels], by=by, window=window)
 
 
 def _rated(columns: Columns) -> RowBatch:

@@ -21,6 +21,9 @@ class TextTrainingSettings(LoopSettings):
         "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
     ] = "linear"
     betas: tuple[float, float] = (0.9, 0.999)
+    shuffle_window: int | None = Field(None, ge=1)
+    """Examples that are shuffled together, of whole shards in random order; default: all. Tokens
+    for language models, sentences for masked and permuted tokens."""
     consistency: float = Field(0.0, ge=0)
     """Weight α of the divergence of two passes with different dropout (R-Drop); 0 for one pass."""
     teacher: TeacherSettings | None = None
