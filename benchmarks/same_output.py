@@ -11,8 +11,8 @@ a tie.
 
 import argparse
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from heedful.decoding import SearchOptions
 from reporting import table
 
 BEAMS = {"greedy": 1, "beam 5": 5}
+START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+"""How processes start: as forks of one that has imported everything, where the system has forks."""
 Output = tuple[list[str], float, str]
 """Tokens, score and text."""
 
@@ -40,8 +42,11 @@ def ways(threads: int) -> dict[str, tuple[int, str, dict[str, str]]]:
     }
 
 
-def translated(run: Path, texts: list[str], threads: int, precision: str) -> dict[str, Any]:
-    """The outputs of each search."""
+def translated(
+    run: Path, texts: list[str], threads: int, precision: str, environment: dict[str, str]
+) -> dict[str, list[Output]]:
+    """The outputs of each search, in a process that has computed nothing before."""
+    os.environ |= environment
     torch.set_num_threads(threads)
     translator = heedful.load(run, device="cpu", precision=precision)
     found = {}
@@ -85,7 +90,7 @@ def report(found: dict[str, dict[str, dict[str, Any]]]) -> str:
     return "\n".join(parts)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run each variant in a separate process."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -94,29 +99,17 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True, help="one text per line")
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--precision", default="float32", help=argparse.SUPPRESS)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--json", action="store_true", help="print all figures as JSON instead of a report"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     sources = options.source.read_text(encoding="utf-8").splitlines()
-    if options.worker:
-        print(json.dumps(translated(options.run, sources, options.threads, options.precision)))
-        return
     references = options.reference.read_text(encoding="utf-8").splitlines()
     outputs: dict[str, Any] = {}
-    for name, (threads, precision, environment) in ways(options.threads).items():
+    for name, way in ways(options.threads).items():
         print(name, file=sys.stderr, flush=True)
-        given = [*sys.argv, "--worker", "--threads", str(threads), "--precision", precision]
-        made = subprocess.run(
-            [sys.executable, *given],
-            env=os.environ | environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        outputs[name] = json.loads(made.stdout)
+        with multiprocessing.get_context(START).Pool(1) as pool:
+            outputs[name] = pool.apply(translated, (options.run, sources, *way))
     found = {
         search: {
             name: compared(own[search], outputs["modules"][search], references)

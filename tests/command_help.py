@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from types import TracebackType
@@ -162,17 +163,23 @@ def _descriptor(given: Output, number: int) -> tuple[int, int | None]:
     return (given if isinstance(given, int) else given.fileno()), None
 
 
-_context = multiprocessing.get_context("forkserver")
+def fork_server() -> ForkServerContext:
+    """The context of processes that are forks of one with all modules of heedful.
+
+    The first process of any fork-server context of a pytest worker starts the server, so that all
+    tests need the same one.
+    """
+    context = multiprocessing.get_context("forkserver")
+    modules = [one.name for one in pkgutil.walk_packages(heedful.__path__, "heedful.")]
+    # PyTorch imports these when it first builds a model without data, and with FSDP2.
+    modules += ["torch._dynamo", "torch._refs", "torch.distributed.fsdp"]
+    context.set_forkserver_preload([one for one in modules if "__main__" not in one])
+    return context
 
 
 def _forked(arguments: list[str], folder: Path, fds: list[int]) -> Any:
-    modules = [one.name for one in pkgutil.walk_packages(heedful.__path__, "heedful.")]
-    # PyTorch imports these when it first builds a model without data.
-    modules += ["torch._dynamo", "torch._refs"]
-    _context.set_forkserver_preload([one for one in modules if "__main__" not in one])
     settings = (arguments, str(folder), dict(os.environ))
-
-    process = _context.Process(target=_Target(settings, fds))
+    process = fork_server().Process(target=_Target(settings, fds))
     process.start()
     return process
 

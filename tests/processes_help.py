@@ -1,6 +1,5 @@
 """Several processes of gloo on this machine, which call one function."""
 
-import multiprocessing
 import os
 import socket
 import traceback
@@ -10,9 +9,9 @@ from typing import Any
 
 import torch
 
+from command_help import fork_server
 from heedful.basics.errors import UserError
 
-_PRELOADED = ["torch", "heedful.training.loop", "heedful.tasks.translation.building"]
 _SECONDS = 300
 
 
@@ -21,8 +20,7 @@ def in_processes(count: int, work: Callable[..., Any], *given: Any) -> list[Any]
 
     An error is returned as well. The processes have one thread each.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+    context = fork_server()
     port = _free_port()
     pipes, started = [], []
     for rank in range(count):

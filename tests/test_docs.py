@@ -469,6 +469,7 @@ def test_settings_of_tasks_with_a_page_of_their_own_are_documented(page: str) ->
     assert {name for row in rows for name in row} == own_keys(page)
 
 
+@functools.cache
 def keys() -> set[str]:
     rows = [row for part in MODELS for row in coded(part)]
     own = set().union(*map(own_keys, OWN_PAGES))

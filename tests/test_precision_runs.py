@@ -1,10 +1,9 @@
 """Precisions of trained runs: what int8 and bfloat16 change, the commands, Python, the server."""
 
+import importlib
 import json
 import math
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import heedful
+from command_help import fork_server
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.cli import evaluate, serve, task_commands, view
@@ -232,15 +232,17 @@ def test_training_has_no_int8(folder: Path, tmp_path: Path) -> None:
         train(recipe, tmp_path / "run", data=folder)
 
 
-def test_the_benchmark_of_outputs_compares_all_ways(folder: Path) -> None:
+def test_the_benchmark_of_outputs_compares_all_ways(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     texts = {"source": NEW[:8], "reference": [translated(line) for line in NEW[:8]]}
     for name, own in texts.items():
         (folder / name).write_text("".join(f"{line}\n" for line in own))
-    script = Path(__file__).parents[1] / "benchmarks" / "same_output.py"
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    fork_server()  # has all modules before the benchmark starts it
     given = ["--source", str(folder / "source"), "--reference", str(folder / "reference")]
-    command = [sys.executable, str(script), str(folder / "transformer"), *given, "--json"]
-    made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    found = json.loads(made.stdout)
+    importlib.import_module("same_output").main([str(folder / "transformer"), *given, "--json"])
+    found = json.loads(capsys.readouterr().out)
     assert set(found) == {"greedy", "beam 5"}
     for rows in found.values():
         assert len(rows) == 5

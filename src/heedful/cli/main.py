@@ -142,6 +142,9 @@ def _register() -> None:
     )
 
     app.info.help = f"{HELP}\n{_tasks()}"
+    # A process that calls main() again would have all commands twice.
+    app.registered_commands.clear()
+    app.registered_groups.clear()
     for command in (
         demo,
         train,
