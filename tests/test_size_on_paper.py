@@ -1,5 +1,6 @@
 """Sizes on paper against the papers' tables, transformers' models, and a real training step."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from heedful.training.on_paper import step_cost
 from heedful.training.operations import operation_counter
 
 
+@functools.cache
 def sketched(name: str) -> Sketch:
     task, size = paper_sizes()[name]
     recipe = check_recipe({"task": task, "data": {"train": "none"}, **size.tables}, name)
