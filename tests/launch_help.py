@@ -1,11 +1,15 @@
 """Starts ``heedful train`` in several processes, and finds them."""
 
 import random
+import runpy
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+DRILL = Path(__file__).parents[1] / "benchmarks" / "kill_drill.py"
+ranks_of: Callable[[int], dict[int, int]] = runpy.run_path(str(DRILL))["ranks_of"]
 
 RECIPE = """
 [data]
@@ -62,20 +66,3 @@ def wait_for_lines(process: subprocess.Popen[str], run: Path, count: int) -> Non
     """Wait until a training has logged ``count`` times."""
     while process.poll() is None and metrics_lines(run) < count:
         time.sleep(0.02)
-
-
-def ranks_of(launcher: int) -> dict[int, int]:
-    """Rank → process, of the processes that a launcher has started (Linux)."""
-    found = {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            variables = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:  # it has ended
-            continue
-        rank = [one[5:] for one in variables if one.startswith(b"RANK=")]
-        if int(fields[1]) == launcher and fields[0] != "Z" and rank:
-            found[int(rank[0])] = int(folder.name)
-    return found

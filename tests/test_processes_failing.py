@@ -14,14 +14,13 @@ import pytest
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import read_recipe
 from heedful.training.train import train
-from launch_help import command, metrics_lines, ranks_of, wait_for_lines, write_pairs
+from launch_help import DRILL, command, metrics_lines, ranks_of, wait_for_lines, write_pairs
 
 pytestmark = [
     pytest.mark.skipif("HEEDFUL_PROCESSES" not in os.environ, reason="make processes runs it"),
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 LONG = ["training.max_steps=1000000"]
-DRILL = Path(__file__).parent.parent / "benchmarks" / "kill_drill.py"
 
 
 def start(
