@@ -3,13 +3,26 @@
 import inspect
 from collections.abc import Callable, Iterable
 from inspect import Parameter
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
 
 from heedful.tasks.options import parameters
 
 T = TypeVar("T")
+
+DataFolder = Annotated[
+    Path | None, typer.Option("--data", help="Base folder of the recipe's relative data paths.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Change one setting: key=value; repeatable.")
+]
+TrainingDevice = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+TrainingPrecision = Annotated[
+    str | None,
+    typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
+]
 
 
 class Machine(Protocol):
@@ -23,6 +36,15 @@ class Machine(Protocol):
     def precision(self) -> str | None: ...
 
 
+class RecipeOptions(Machine, Protocol):
+    """A recipe and the options that change it."""
+
+    @property
+    def recipe(self) -> str: ...
+    @property
+    def overrides(self) -> list[str] | None: ...
+
+
 def machine_settings(options: Machine) -> list[str]:
     """The overrides of a recipe that ``--device``, ``--threads`` and ``--precision`` stand for."""
     given = {
@@ -31,6 +53,19 @@ def machine_settings(options: Machine) -> list[str]:
         "precision": options.precision,
     }
     return [f"training.{name}={value}" for name, value in given.items() if value is not None]
+
+
+def changed_recipe(options: RecipeOptions) -> tuple[str, dict[str, Any]]:
+    """Where the recipe is, and its tables with the changes of the options.
+
+    Raises:
+        UserError: there is no such recipe, it is not TOML, or a change is not key=value.
+    """
+    from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
+
+    path = find_recipe(options.recipe)
+    changes = [*(options.overrides or []), *machine_settings(options)]
+    return str(path), with_overrides(read_recipe(path), changes)
 
 
 def merge_parameters(groups: Iterable[list[Parameter]]) -> list[Parameter]:

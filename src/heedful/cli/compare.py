@@ -9,7 +9,13 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.cli.commands import add_command, machine_settings
+from heedful.cli.commands import (
+    DataFolder,
+    TrainingDevice,
+    TrainingPrecision,
+    add_command,
+    machine_settings,
+)
 
 if TYPE_CHECKING:
     from heedful.tasks.scoring import OtherTest
@@ -68,9 +74,7 @@ class Compare:
             "--baseline", metavar="VARIANT", help="Compare with this variant; default: the first."
         ),
     ] = None
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Base folder of the recipe's relative data paths.")
-    ] = None
+    data: DataFolder = None
     jobs: Annotated[
         int, typer.Option("--jobs", help="Trainings at a time, each in its own process.")
     ] = 1
@@ -104,14 +108,11 @@ class Compare:
         typer.Option("--set", help="Change one setting of all variants: key=value; repeatable."),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None
+    device: TrainingDevice = None
     threads: Annotated[
         int | None, typer.Option("--threads", help="Number of CPU threads of each training.")
     ] = None
-    precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
-    ] = None
+    precision: TrainingPrecision = None
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.commands import add_command, machine_settings
+from heedful.cli.commands import (
+    DataFolder,
+    Overrides,
+    TrainingDevice,
+    TrainingPrecision,
+    add_command,
+    changed_recipe,
+)
+from heedful.tasks.options import Threads
 
 if TYPE_CHECKING:
     from heedful.training.rate_finder import RangeTest
@@ -29,9 +37,7 @@ class LearningRate:
         str,
         typer.Argument(help="A TOML recipe, or the name of a built-in recipe."),
     ]
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Base folder of the recipe's relative data paths.")
-    ] = None
+    data: DataFolder = None
     steps: Annotated[int, typer.Option("--steps", help="Number of steps, at least 20.")] = 100
     lowest: Annotated[float, typer.Option("--lowest", help="Learning rate of the first step.")] = (
         1e-6
@@ -47,33 +53,25 @@ class LearningRate:
         Path | None,
         typer.Option("--start-from", help="Start from this run's weights and vocabulary."),
     ] = None
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting: key=value; repeatable."),
-    ] = None
+    overrides: Overrides = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None
-    threads: Annotated[int | None, typer.Option("--threads", help="Number of CPU threads.")] = None
-    precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
-    ] = None
+    device: TrainingDevice = None
+    threads: Threads = None
+    precision: TrainingPrecision = None
 
 
 def _run(options: LearningRate) -> None:
     """Run the command."""
-    from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
     from heedful.training.rate_finder import find_learning_rate
 
     if options.plot is not None:
         from heedful.viewing.figures import check_format
 
         check_format(options.plot)  # before the test
-    path = find_recipe(options.recipe)
-    settings = [*(options.overrides or []), *machine_settings(options)]
+    where, tables = changed_recipe(options)
     found = find_learning_rate(
-        with_overrides(read_recipe(path), settings),
-        str(path),
+        tables,
+        where,
         data=options.data,
         start_from=options.start_from,
         lowest=options.lowest,

@@ -8,9 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_function, machine_settings, merge_parameters
+from heedful.cli.commands import (
+    Overrides,
+    TrainingDevice,
+    TrainingPrecision,
+    add_function,
+    machine_settings,
+    merge_parameters,
+)
 from heedful.cli.launching import exit_codes, launch, require_number
-from heedful.tasks.options import parameters
+from heedful.tasks.options import Threads, parameters
 from heedful.tasks.spec import TaskSpec, specs
 
 HELP = """Train a model; rerun the command to resume exactly where it stopped.
@@ -38,10 +45,7 @@ Examples:
 class _Options:
     """The parameters after the options of the tasks."""
 
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting: key=value; repeatable."),
-    ] = None
+    overrides: Overrides = None
     start_from: Annotated[
         Path | None,
         typer.Option(
@@ -49,12 +53,9 @@ class _Options:
             help="Start from this run's weights and vocabulary, to adapt it to new data.",
         ),
     ] = None
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None
-    threads: Annotated[int | None, typer.Option("--threads", help="Number of CPU threads.")] = None
-    precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
-    ] = None
+    device: TrainingDevice = None
+    threads: Threads = None
+    precision: TrainingPrecision = None
     profile: Annotated[
         int,
         typer.Option(

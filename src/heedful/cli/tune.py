@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.commands import add_command, machine_settings
+from heedful.cli.commands import (
+    DataFolder,
+    Overrides,
+    TrainingDevice,
+    TrainingPrecision,
+    add_command,
+    changed_recipe,
+)
+from heedful.tasks.options import Threads
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,7 @@ class Tune:
     seeds: Annotated[
         int, typer.Option("--seeds", help="Train the best trial with this many more seeds.")
     ] = 0
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Base folder of the recipe's relative data paths.")
-    ] = None
+    data: DataFolder = None
     pruning: Annotated[
         bool,
         typer.Option(
@@ -55,33 +61,25 @@ class Tune:
             "--start-from", help="Start each trial from this run's weights and vocabulary."
         ),
     ] = None
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting: key=value; repeatable."),
-    ] = None
+    overrides: Overrides = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None
-    threads: Annotated[int | None, typer.Option("--threads", help="Number of CPU threads.")] = None
-    precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
-    ] = None
+    device: TrainingDevice = None
+    threads: Threads = None
+    precision: TrainingPrecision = None
 
 
 def _run(options: Tune) -> None:
     """Run the command."""
     from heedful.evaluation.tables import draw
-    from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
+    from heedful.runs.recipe import check_recipe
     from heedful.training.process_environment import require_single
     from heedful.training.tuning import tune as search
     from heedful.training.tuning_record import read_tuning, tables_of
 
     require_single("tune")
-    path = find_recipe(options.recipe)
-    settings = [*(options.overrides or []), *machine_settings(options)]
-    tables = with_overrides(read_recipe(path), settings)
+    where, tables = changed_recipe(options)
     if options.start_from is None:
-        check_recipe(tables, str(path))
+        check_recipe(tables, where)
     finished = search(
         tables,
         options.out,
