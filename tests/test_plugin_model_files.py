@@ -19,7 +19,7 @@ from heedful.cli import evaluate, view
 from heedful.inference.fusing import searched
 from heedful.models import EncoderSettings, PairSettings, Source, build_encoder, build_model
 from heedful.models.encoders import HeadedEncoder, sequences_of
-from heedful.models.registry import _builders
+from heedful.models.model_settings import builders
 from heedful.runs import registry
 from heedful.serving import Served, make_application
 from heedful.tasks.spec import spec_of_run
@@ -75,13 +75,13 @@ hidden_size = 16
 @pytest.fixture(autouse=True)
 def _plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Both models, in this process, for one test."""
-    before = dict(_builders)
+    before = dict(builders)
     monkeypatch.setattr(registry, "_loaded", {})
     for file in (PAIRS, TEXTS):
         registry.load_file(file)
     yield
-    _builders.clear()
-    _builders.update(before)
+    builders.clear()
+    builders.update(before)
 
 
 def weights(run: Path) -> dict[str, Tensor]:

@@ -25,17 +25,17 @@ from heedful.models import (
     registered,
 )
 from heedful.models.language import boundary
-from heedful.models.registry import _builders, kind_of
+from heedful.models.model_settings import builders, kind_of
 from heedful.runs.recipe import check_recipe
 from heedful.runs.settings import Recipe
 
 
 @pytest.fixture(autouse=True)
 def _registered_for_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = dict(_builders)
+    before = dict(builders)
     yield
-    _builders.clear()
-    _builders.update(before)
+    builders.clear()
+    builders.update(before)
 
 
 class Mine(PairSettings):

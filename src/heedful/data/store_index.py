@@ -14,12 +14,23 @@ from heedful.basics.bounded_reading import parse_json, read_bytes, read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
 from heedful.basics.urls import url_of
+from heedful.data.columns import Codec
 from heedful.data.mapped import damaged
 from heedful.data.remote_files import RemoteFiles
 
 INDEX = "store.json"
 FORMAT = 2
 LINK = 3
+
+
+def parts_of(codec: Codec) -> list[str]:
+    """The parts of a column, each of which is a file of every shard."""
+    return ["values", "offsets", "shapes"][: min(codec.free, 2) + 1] if codec.free else ["values"]
+
+
+def file_name(number: int, name: str, part: str) -> str:
+    """The file of a shard with a part of the column ``name``."""
+    return f"{number:05}.{name}.{part}"
 
 
 class Files(Protocol):

@@ -5,69 +5,57 @@ Each family of models has a base class of settings, which is the type of the tab
 recipes. Validating a table with it returns the settings of the table's kind.
 """
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args
+from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError, PydanticKnownError
+from pydantic import Field
 from torch import nn
 
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_FACTS, MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.models.captions import CaptionModel
 from heedful.models.encoders import TextEncoder
 from heedful.models.images import ImageModel, ImageShape
 from heedful.models.language import LanguageModel
+from heedful.models.model_settings import (
+    ModelSettings,
+    builders,
+    default_kind,
+    kind_of,
+    registered,
+)
 from heedful.models.pairs import PairModel
 from heedful.models.sequences import SequenceModel
 from heedful.models.speech import SpeechModel
 from heedful.models.stories import StoryModel
 from heedful.models.synthesis import SynthesisModel
 
+__all__ = [
+    "CaptionSettings",
+    "EncoderSettings",
+    "ImageSettings",
+    "LanguageSettings",
+    "ModelSettings",
+    "PairSettings",
+    "SequenceSettings",
+    "SpeechSettings",
+    "StorySettings",
+    "SynthesisSettings",
+    "build_caption_model",
+    "build_encoder",
+    "build_image_model",
+    "build_language_model",
+    "build_model",
+    "build_sequence_model",
+    "build_speech_model",
+    "build_story_model",
+    "build_synthesis_model",
+    "kind_of",
+    "register_model",
+    "registered",
+]
+
 M = TypeVar("M", bound=nn.Module)
-S = TypeVar("S", bound="ModelSettings")
-_builders: "dict[type[ModelSettings], Callable[..., nn.Module]]" = {}
-
-
-class ModelSettings(Settings):
-    """Base of the settings of all models.
-
-    The settings of a model have a field ``kind``, a literal with its default, and ``max_length``,
-    the longest sequence that it reads in tokens.
-    """
-
-    reads_any_length: ClassVar[bool] = False
-    """Whether the parameters are the same for every ``max_length``."""
-    if TYPE_CHECKING:
-
-        @property
-        def kind(self) -> str: ...
-
-        @property
-        def max_length(self) -> int: ...
-
-    @classmethod
-    def variants(cls) -> "list[type[ModelSettings]]":
-        """For a family's base class: the settings of its models; otherwise empty."""
-        return registered(cls) if ModelSettings in cls.__bases__ else []
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _of_its_kind(
-        cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
-    ) -> Self:
-        """Validate a table as the settings of its kind."""
-        choices = cls.variants()
-        if not choices or isinstance(given, cls):
-            return handler(given)
-        if not isinstance(given, dict):
-            raise PydanticKnownError("model_attributes_type")
-        if "kind" in given:
-            _refuse_unknown(given["kind"], list(map(kind_of, choices)))
-        found: Self = _one_of(tuple(choices)).validate_python(given, context=info.context)
-        return found
 
 
 class PairSettings(ModelSettings):
@@ -244,7 +232,7 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
         >>> register_model(TinySettings, Tiny)
         >>> PairSettings.model_validate({"kind": "tiny"})
         TinySettings(kind='tiny', max_length=512)
-        >>> del _builders[TinySettings]
+        >>> del builders[TinySettings]
     """
     family = next((each for each in settings.__mro__ if ModelSettings in each.__bases__), settings)
     if family is settings:
@@ -253,7 +241,7 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
             "LanguageSettings, SequenceSettings, StorySettings, ImageSettings, CaptionSettings, "
             "SpeechSettings or SynthesisSettings"
         )
-    if not isinstance(_default_kind(settings), str):
+    if not isinstance(default_kind(settings), str):
         raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
     if "max_length" not in settings.model_fields and not hasattr(settings, "max_length"):
         raise TypeError(f"{settings.__name__} needs max_length, the longest sequence in tokens")
@@ -265,17 +253,7 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
                 f"the model '{kind}' of {settings.__module__} is already registered by "
                 f"{known.__module__}; choose another name"
             )
-    _builders[settings] = build
-
-
-def registered(family: type[S]) -> list[type[S]]:
-    """The settings of the models of a family, in the order of registration."""
-    return [settings for settings in _builders if issubclass(settings, family)]
-
-
-def kind_of(settings: type[ModelSettings]) -> str:
-    """The kind that recipes name."""
-    return str(_default_kind(settings))
+    builders[settings] = build
 
 
 def build_model(
@@ -392,41 +370,10 @@ def build_synthesis_model(
 
 
 def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:
-    model = _builders[type(settings)](settings, *sizes)
+    model = builders[type(settings)](settings, *sizes)
     if not isinstance(model, family):
         raise TypeError(
             f"model.kind = '{settings.kind}' builds a {type(model).__name__}; it must be a "
             f"subclass of {family.__name__}"
         )
     return model
-
-
-def _default_kind(settings: type[ModelSettings]) -> Any:
-    field = settings.model_fields.get("kind")
-    if field is None or get_args(field.annotation) != (field.default,):
-        return None
-    return field.default
-
-
-def _refuse_unknown(kind: Any, known: list[str]) -> None:
-    if kind in known:
-        return
-    raise PydanticCustomError(
-        "union_tag_invalid",
-        "unknown kind",
-        {
-            "discriminator": "'kind'",
-            "tag": str(kind),
-            "expected_tags": ", ".join(known),
-            "hint": " (load a plug-in with --plugin FILE.py)",
-        },
-    )
-
-
-@functools.lru_cache
-def _one_of(choices: tuple[type[ModelSettings], ...]) -> TypeAdapter[Any]:
-    """Validate a table as one of several kinds."""
-    if len(choices) == 1:
-        return TypeAdapter(choices[0])
-    one_of: Any = Annotated[Union[choices], Field(discriminator="kind")]  # noqa: UP007
-    return TypeAdapter(one_of)

@@ -14,11 +14,11 @@ from heedful.basics.json_models import read_object
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named, kind_of, kinds, register
 from heedful.tasks.server_spec import Pair, Panel, ServerSpec
+from heedful.tasks.view_spec import ViewSpec
 
 if TYPE_CHECKING:
     from heedful.evaluation.calibration import Calibration
     from heedful.evaluation.outcome import Evaluation
-    from heedful.inference.trace import Trace
     from heedful.runs.run import Run
     from heedful.tasks.calibrating import Calibrated
     from heedful.tasks.sketch import PaperSize, Sketch
@@ -107,7 +107,7 @@ class Demo(NamedTuple):
     """The right outputs."""
 
 
-class TaskSpec(Kind, ServerSpec):
+class TaskSpec(Kind, ServerSpec, ViewSpec):
     """A task: how its runs are prepared and trained (:class:`~heedful.runs.kind.Kind`) and used.
 
     Methods import PyTorch only when they are called, so that the command line starts quickly.
@@ -131,8 +131,6 @@ class TaskSpec(Kind, ServerSpec):
     """What its runs do, for messages: "classifies"."""
     gives_sets: bool = False
     """Whether its runs give any number of labels, where other runs of its command give one."""
-    trace_options: frozenset[str] = frozenset()
-    """Options of :meth:`trace` in addition to ``relevance``."""
 
     def make_demo(self, folder: Path) -> Demo | None:
         """Write the data of a small demo to a folder; None if the task has no demo of its own."""
@@ -358,73 +356,6 @@ class TaskSpec(Kind, ServerSpec):
             UserError: no files are named, or they cannot be used.
         """
         raise UserError(f"{self.name} has no evaluation of files; give a run")
-
-    # Views
-
-    def trace(
-        self,
-        predictor: Any,
-        source: str,
-        target: str | None = None,
-        *,
-        relevance: bool = True,
-        **options: bool,
-    ) -> "Trace":
-        """Trace the attention of a predictor.
-
-        Args:
-            predictor: the predictor from :meth:`load`.
-            source: the text.
-            target: the second text, if any.
-            relevance: whether to add relevance maps, such as attention rollout.
-            options: options in :attr:`trace_options`.
-
-        Raises:
-            UserError: the texts cannot be traced.
-        """
-        found: Trace = predictor.trace(*self.traced(source, target), relevance=relevance, **options)
-        return found
-
-    def search_options(self, run: Path, beam: int | None, where: str) -> Any:
-        """The search options of a run, with another beam if one is given.
-
-        Returns:
-            :class:`heedful.decoding.SearchOptions`; None if its runs do not search.
-
-        Raises:
-            UserError: a beam is given and its runs do not search, or the beam is out of range;
-                the message names ``where``.
-        """
-        if beam is not None:
-            raise UserError(f"{where}: a run for {self.name} does not search; leave out --beam")
-        return None
-
-    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
-        """The arguments of the predictor's ``trace`` for a text and a second text.
-
-        ``source`` may also be a result of :meth:`read_request`.
-
-        Raises:
-            UserError: two texts are given but the task reads one, or the text is not a valid input.
-        """
-        if target is not None:
-            raise UserError(f"a run for {self.name} reads one text; leave out the second")
-        return (self.read_input(source) if isinstance(source, str) else source,)
-
-    def faithfulness(
-        self, predictor: Any, source: str, target: str | None
-    ) -> "dict[str, Any] | None":
-        """How much the probability of an output falls without the words with most attention.
-
-        Args:
-            predictor: the predictor from :meth:`load`.
-            source: the text.
-            target: the output; the predictor's own if None.
-
-        Returns:
-            The figures as JSON; None if there are none for this task or text.
-        """
-        return None
 
 
 def specs() -> list[TaskSpec]:

@@ -8,7 +8,6 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from torch import nn
 
 from heedful.basics.limits import MOST_POSITIONS
-from heedful.basics.settings import Settings
 from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings, registered
 from heedful.models.bert import BertSettings
@@ -25,6 +24,13 @@ from heedful.tasks.texts.data import (
     RatedData,
     TaggedData,
 )
+from heedful.tasks.texts.heads import (
+    ClassificationHead,
+    HeadSettings,
+    MaskedHead,
+    RegressionHead,
+    TaggingHead,
+)
 from heedful.tasks.texts.masking_settings import MaskingSettings
 from heedful.tasks.texts.training_settings import (
     ClassificationTraining,
@@ -34,7 +40,6 @@ from heedful.tasks.texts.training_settings import (
     SeveralTraining,
     TaggingTraining,
     TextTrainingSettings,
-    choices,
 )
 
 __all__ = [
@@ -61,68 +66,13 @@ __all__ = [
 ]
 
 
+_NO_HEADS = nn.ModuleDict()
+
+
 class TextVectorSettings(VectorSettings):
     """Initial word vectors of the embedding."""
 
     file: str
-
-
-class ClassificationHead(Settings):
-    """A label for each text, or pair of texts."""
-
-    task: Literal["classification"] = "classification"
-    data: LabelledData
-    weight: float = Field(1.0, gt=0)
-    """λ of its loss in multi-task training."""
-
-    def figures(self) -> tuple[str, ...]:
-        """Figures that checkpoints can be chosen by."""
-        return choices(ClassificationTraining)
-
-
-class RegressionHead(Settings):
-    """A number for each text, or pair of texts."""
-
-    task: Literal["regression"] = "regression"
-    data: RatedData
-    weight: float = Field(1.0, gt=0)
-    """λ of its loss in multi-task training."""
-
-    def figures(self) -> tuple[str, ...]:
-        """Figures that checkpoints can be chosen by."""
-        return choices(RegressionTraining)
-
-
-class TaggingHead(Settings):
-    """A tag for each word."""
-
-    task: Literal["tagging"] = "tagging"
-    data: TaggedData
-    weight: float = Field(1.0, gt=0)
-    crf: bool = False
-    """Predict all tags of a sentence together, by a conditional random field."""
-
-    def figures(self) -> tuple[str, ...]:
-        """Figures that checkpoints can be chosen by."""
-        return choices(TaggingTraining)
-
-
-class MaskedHead(Settings):
-    """Predicts masked tokens, and how two segments are related."""
-
-    task: Literal["masked"] = "masked"
-    data: DocumentData
-    weight: float = Field(1.0, gt=0)
-    masking: MaskingSettings = MaskingSettings()
-
-    def figures(self) -> tuple[str, ...]:
-        """Figures that checkpoints can be chosen by."""
-        others = {"next_accuracy", "order_accuracy"} - {f"{self.masking.of_pairs}_accuracy"}
-        return tuple(each for each in choices(MaskedTraining) if each not in others)
-
-
-HeadSettings = ClassificationHead | RegressionHead | TaggingHead | MaskedHead
-_NO_HEADS = nn.ModuleDict()
 
 
 class TextRecipe(Recipe):
