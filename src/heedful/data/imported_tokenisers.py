@@ -13,7 +13,6 @@ from typing import Any
 
 from heedful.basics.bounded_reading import parse_json
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, write_json
 from heedful.basics.symbols import BEGIN, END, UNKNOWN
 from heedful.data.fixed_symbols import digest
 from heedful.data.imported_vocabulary import ImportedVocabulary
@@ -21,10 +20,10 @@ from heedful.data.subwords import TokeniserSettings
 from heedful.data.tokeniser import INDEX, Tokeniser, Tokenisers
 from heedful.data.tokeniser_files import (
     FILES,
-    hash_of,
     read_kept,
     read_tokeniser_settings,
     read_tokenizer,
+    write_kept,
 )
 
 KIND = "imported-pair"
@@ -153,9 +152,6 @@ class ImportedTokenisers(Tokenisers):
     def save(self, folder: Path) -> None:
         """Write the unchanged files into ``folder``, and the index last."""
         vocabulary = self.source.vocabulary
-        for name, content in vocabulary.files.items():
-            with atomic_file(folder / name) as file:
-                file.write(content)
         index = {
             "format": 1,
             "kind": KIND,
@@ -163,9 +159,8 @@ class ImportedTokenisers(Tokenisers):
             "rows": vocabulary.rows,
             "before": self.source.before,
             **({} if self.shared else {"languages": [self.source.first, self.target.first]}),
-            "files": {name: hash_of(content) for name, content in vocabulary.files.items()},
         }
-        write_json(folder / INDEX, index)
+        write_kept(folder, vocabulary.files, INDEX, index)
 
     def fingerprint(self) -> str:
         """A hash of everything that affects encoding; equal hashes give equal tokens."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
@@ -19,7 +18,14 @@ from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.subwords import refuse_surrogates
 from heedful.data.tokeniser import words_of_spans
-from heedful.data.tokeniser_files import FILES, family_of, hash_of, read_kept, read_tokenizer
+from heedful.data.tokeniser_files import (
+    FILES,
+    family_of,
+    hash_of,
+    read_kept,
+    read_tokenizer,
+    write_kept,
+)
 from heedful.data.tokenizer_json import METASPACE
 from heedful.data.vocabularies import FORMAT, INDEX
 
@@ -183,17 +189,13 @@ class ImportedVocabulary:
 
     def save(self, folder: Path) -> None:
         """Write the unchanged files and ``vocabulary.json`` into ``folder``."""
-        for name, content in self.files.items():
-            with atomic_file(folder / name) as file:
-                file.write(content)
         index = {
             "format": FORMAT,
             "kind": self.kind,
             "special": list(self.special),
             "rows": self.rows,
-            "files": {name: hash_of(content) for name, content in self.files.items()},
         }
-        write_json(folder / INDEX, index)
+        write_kept(folder, self.files, INDEX, index)
 
     @classmethod
     def load(cls, folder: Path, index: dict[str, Any]) -> "ImportedVocabulary":

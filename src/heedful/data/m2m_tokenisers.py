@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, write_json
 from heedful.data.fixed_symbols import digest
 from heedful.data.imported_vocabulary import count_rows
 from heedful.data.language_tokens import M2M100, WMT21, Languages, language_token
 from heedful.data.marian_tokenisers import MarianSide, rows_in
 from heedful.data.tokeniser import INDEX, Tokenisers
-from heedful.data.tokeniser_files import hash_of, read_kept, read_tokeniser_settings
+from heedful.data.tokeniser_files import read_kept, read_tokeniser_settings, write_kept
 
 KIND = "m2m-100"
 MODEL = "sentencepiece.bpe.model"
@@ -103,18 +102,14 @@ class M2MTokenisers(Tokenisers):
 
     def save(self, folder: Path) -> None:
         """Write the unchanged files into ``folder``, and the index last."""
-        for name, content in self.files.items():
-            with atomic_file(folder / name) as file:
-                file.write(content)
         index = {
             "format": 1,
             "kind": KIND,
             "special": list(self.source.special),
             "rows": count_rows(self.source.places),
             "languages": list(self.languages),
-            "files": {name: hash_of(content) for name, content in self.files.items()},
         }
-        write_json(folder / INDEX, index)
+        write_kept(folder, self.files, INDEX, index)
 
     def fingerprint(self) -> str:
         """A hash of everything that affects encoding; equal hashes give equal tokens."""

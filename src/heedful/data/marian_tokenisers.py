@@ -15,7 +15,6 @@ import sentencepiece
 
 from heedful.basics.bounded_reading import parse_json
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.encoding import encode_all, encode_one
@@ -23,7 +22,7 @@ from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.imported_vocabulary import check_places, count_rows, places_of
 from heedful.data.subwords import MARKER, TokeniserSettings, refuse_surrogates
 from heedful.data.tokeniser import INDEX, Tokeniser, Tokenisers
-from heedful.data.tokeniser_files import hash_of, read_kept, read_tokeniser_settings
+from heedful.data.tokeniser_files import read_kept, read_tokeniser_settings, write_kept
 from heedful.data.tokenizer_json import check_vocabulary
 
 KIND = "marian"
@@ -218,17 +217,13 @@ class MarianTokenisers(Tokenisers):
 
     def save(self, folder: Path) -> None:
         """Write the unchanged files into ``folder``, and the index last."""
-        for name, content in self.files.items():
-            with atomic_file(folder / name) as file:
-                file.write(content)
         index = {
             "format": 1,
             "kind": KIND,
             "special": [list(self.source.special), list(self.target.special)],
             "rows": [count_rows(self.source.places), count_rows(self.target.places)],
-            "files": {name: hash_of(content) for name, content in self.files.items()},
         }
-        write_json(folder / INDEX, index)
+        write_kept(folder, self.files, INDEX, index)
 
     def fingerprint(self) -> str:
         """A hash of everything that affects encoding; equal hashes give equal tokens."""

@@ -11,6 +11,7 @@ from tokenizers.models import BPE, WordPiece
 
 from heedful.basics.bounded_reading import parse_json, read_bytes
 from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.native import call_native
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
@@ -60,6 +61,24 @@ _NAMES = {
 }
 """Usual names in encoders; if there are several, the first that are all in the vocabulary, or the
 last."""
+
+
+def write_kept(
+    folder: Path, files: Mapping[str, bytes], name: str, index: Mapping[str, Any]
+) -> None:
+    """Write files unchanged, and at last an index with their hashes, which `read_kept` checks.
+
+    Args:
+        folder: an existing folder.
+        files: the content of the files.
+        name: the name of the index.
+        index: what else the index has.
+    """
+    for file_name, content in files.items():
+        with atomic_file(folder / file_name) as file:
+            file.write(content)
+    hashes = {file_name: hash_of(content) for file_name, content in files.items()}
+    write_json(folder / name, {**index, "files": hashes})
 
 
 def read_kept(

@@ -130,8 +130,7 @@ def centred_position_weights(there: Tensor, width: int, dtype: torch.dtype) -> P
     """l_kj = 1 + 4 (k − (D+1)/2) (j − (J+1)/2) / (D J): about twice the weights of
     :func:`position_weights`, with a mean of 1.
 
-    The program of Sukhbaatar et al. 2015 computes them so, with the largest J of all texts. With
-    the weights of the paper, the end-to-end network does not learn basic induction (bAbI task 16).
+    The program of Sukhbaatar et al. 2015 computes them so, with the largest J of all texts.
 
     Args:
         there: which words are not padding ``[.., L]``; the texts have J words.

@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ValidationError
 
 from heedful.basics.errors import UserError
 from heedful.basics.json_models import first_problem, read_object
-from heedful.basics.notices import notice
 from heedful.runs.facts import Count, Facts
 from heedful.runs.settings import FileSettings
+from heedful.tasks.column_corpus import ColumnCorpus, notice_left
 from heedful.tasks.spec import Opening, TaskSpec
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class ColumnSpec(TaskSpec):
         from heedful.runs.opening import open_run
         from heedful.tasks.preparation import content_hashes, write_run
 
-        corpus = _Corpus.of(path, recipe, data_folder, self._folders)
+        corpus = ColumnCorpus.of(path, recipe, data_folder, self._folders)
         self.check_files(corpus.files, recipe)
         hashes = content_hashes(corpus.files, self._folders)
         examples = corpus.examples("train")
@@ -220,7 +220,7 @@ class ColumnSpec(TaskSpec):
         write_run(path, recipe, about, None, start, {} if start is None else start.weights)
         return open_run(path)
 
-    def _write(self, path: Path, part: str, corpus: "_Corpus", known: Mapping[str, Any]) -> int:
+    def _write(self, path: Path, part: str, corpus: ColumnCorpus, known: Mapping[str, Any]) -> int:
         """Write the columns of a part if training reads them, and the examples if it is held out.
 
         Returns:
@@ -241,7 +241,7 @@ class ColumnSpec(TaskSpec):
                         writer.add(columns_of(rows, codecs))
                     count += len(rows)
                 writer.finish({})
-            _notice_left(part, left, count)
+            notice_left(part, left, count)
         if part != "train":
             with atomic_file(place.with_suffix(".jsonl")) as file:
                 count = 0
@@ -369,44 +369,3 @@ class ColumnSpec(TaskSpec):
         """The input of an example, without the output that it also has."""
         kind = self.input_type()
         return kind.model_validate(example.model_dump(include=set(kind.model_fields)))
-
-
-def _notice_left(part: str, left: Mapping[str, int], count: int) -> None:
-    """Count the examples that were left out.
-
-    Raises:
-        UserError: none is left for training.
-    """
-    for reason, number in left.items():
-        notice(f"{number:,} of {count + sum(left.values()):,} {part} examples left out: {reason}")
-    if left and not count and part == "train":
-        raise UserError(f"all training examples are left out: {next(iter(left))}")
-
-
-class _Corpus(NamedTuple):
-    """The examples of a recipe's files, and which part each belongs to."""
-
-    files: dict[str, list[str]]
-    shares: dict[str, float]
-    recipe: Any
-
-    @classmethod
-    def of(
-        cls, path: Path, recipe: Any, data_folder: Path | None, files_of: "FilesOf | None"
-    ) -> "_Corpus":
-        from heedful.tasks.preparation import find_files, held_out_shares
-
-        spooled = path / "data" / "input.jsonl"
-        files = find_files(recipe.data.files, data_folder, spooled, files_of=files_of)
-        return cls(files, held_out_shares(files, recipe.data), recipe)
-
-    def examples(self, part: str) -> Iterator[Any]:
-        """The examples of a part, in the order of the files."""
-        from heedful.runs.held_out import part_of
-
-        shared = part == "train" or self.shares[part] > 0
-        data = self.recipe.data
-        for example in data.read(self.files["train" if shared else part], data.encoding):
-            own = part_of(example.model_dump_json(), self.recipe.seed, self.shares)
-            if not shared or own == part:
-                yield example
