@@ -143,7 +143,7 @@ def test_other_files_are_scored_by_the_recipes_columns(made: Made, tmp_path: Pat
     [
         (
             ["--beam", "3"],
-            "--beam is for translation, text-to-text, alignment, denoising or dialogue",
+            "--beam is for translation, text-to-text, alignment, denoising, dialogue or",
         ),
         (["--attention"], "--attention is for translation, text-to-text, alignment or denoising"),
         (["--encoding", "latin-1"], "--encoding needs --data"),

@@ -81,7 +81,7 @@ def test_subwords_are_trained_searched_and_timed(
     kept: Any = run.facts["known"]
     assert "entries" not in kept
     assert vocabulary_of(kept) is own
-    assert spec.evaluate(run, None, None, Opening()).figures["word error"]
+    assert spec.evaluate(run, None, spec.comparison_options(), Opening()).figures["word error"]
 
 
 def test_texts_are_learnt_as_they_are_encoded(folder: Path, tmp_path: Path) -> None:
