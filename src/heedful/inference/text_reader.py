@@ -11,6 +11,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.basics.symbols import END
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.inference_mode import ready
@@ -31,6 +32,11 @@ class Row(NamedTuple):
 
     first: list[int]
     second: list[int] | None
+
+    @property
+    def joined(self) -> list[int]:
+        """The tokens of both texts, with END between them."""
+        return self.first if self.second is None else [*self.first, END, *self.second]
 
 
 class TextReader:

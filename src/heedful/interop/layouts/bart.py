@@ -18,7 +18,6 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_POSITIONS
-from heedful.basics.symbols import BEGIN, END
 from heedful.data.imported_vocabulary import count_rows
 from heedful.interop.fields import Fields
 from heedful.interop.layouts.encoder_decoder import (
@@ -28,16 +27,23 @@ from heedful.interop.layouts.encoder_decoder import (
     read_sizes,
     refuse_parts,
     with_prefix,
-    written_sizes,
 )
 from heedful.interop.layouts.entries import (
     NEVER,
     Conversion,
     Entry,
     Places,
-    symbols,
     to_external,
     to_heedful,
+)
+from heedful.interop.layouts.one_table import (
+    begin_as_end,
+    last_norms,
+    read_width,
+    refuse_other_tables,
+    table_entry,
+    with_begin,
+    written_config,
 )
 from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.transformer import TransformerSettings
@@ -70,11 +76,6 @@ vocab_size pad_token_id eos_token_id bos_token_id decoder_start_token_id forced_
 forced_bos_token_id num_hidden_layers classif_dropout classifier_dropout add_bias_logits
 extra_pos_embeddings
 """
-_ALIASES = (
-    "model.encoder.embed_tokens.weight",
-    "model.decoder.embed_tokens.weight",
-    "lm_head.weight",
-)
 
 
 def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
@@ -84,9 +85,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
         UserError: a field is not supported; the message has its name and value.
     """
     fields = Fields(config, where)
-    dim = fields.count("d_model")
-    if dim % 2:
-        raise fields.refuse("d_model", "odd widths are not supported")
+    dim = read_width(fields)
     of_mbart = config.get("model_type") == "mbart"
     settings = TransformerSettings(
         **read_sizes(fields, dim),
@@ -123,20 +122,8 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
             "model.embedding_norm=true"
         )
     refuse_parts(settings, embedding_norm=True)
-    if settings.tied_embeddings != "all":
-        raise UserError(
-            f"model.tied_embeddings = '{settings.tied_embeddings}': {name} has one table for both "
-            "sides and the output; train with --set model.tied_embeddings=all"
-        )
-    return {
-        "model_type": name.lower(),
-        "architectures": [f"{'MBart' if settings.pre_norm else 'Bart'}ForConditionalGeneration"],
-        "is_encoder_decoder": True,
-        **written_sizes(settings),
-        "max_position_embeddings": settings.max_length,
-        "scale_embedding": settings.scale_embeddings,
-        "tie_word_embeddings": True,
-    }
+    refuse_other_tables(settings, f"{name} has")
+    return written_config(settings, name.lower(), "MBart" if settings.pre_norm else "Bart")
 
 
 def import_tensors(
@@ -148,8 +135,7 @@ def import_tensors(
         UserError: a tensor is missing, unknown or has another shape.
     """
     found = to_heedful(_entries(settings, places), with_prefix(tensors), where)
-    if places[BEGIN] is None:
-        found["target_embedding.weight"][BEGIN] = found["target_embedding.weight"][END]
+    begin_as_end(found, places)
     return found
 
 
@@ -164,37 +150,24 @@ def export_tensors(
     given = dict(tensors)
     given.setdefault("bias", torch.zeros(len(places)))
     found = to_external(_entries(settings, places), given)
-    table = given["target_embedding.weight"]
-    if places[BEGIN] is not None:
-        return found, places[BEGIN]
-    if torch.equal(table[BEGIN], table[END]):
-        return found, places[END]
-    shared, bias = "model.shared.weight", "final_logits_bias"
-    found[shared] = torch.cat([found[shared], table[BEGIN : BEGIN + 1]])
-    found[bias] = torch.cat([found[bias], found[bias].new_full((1, 1), NEVER)], 1)
-    return found, count_rows(places)
+    begin = with_begin(found, given["target_embedding.weight"], places)
+    bias = "final_logits_bias"
+    if begin == count_rows(places):
+        found[bias] = torch.cat([found[bias], found[bias].new_full((1, 1), NEVER)], 1)
+    return found, begin
 
 
 def _entries(settings: TransformerSettings, places: Places) -> list[Entry]:
     dim = settings.hidden_size
-    table = Entry(
-        "model.shared.weight",
-        (count_rows(places), dim),
-        ("target_embedding.weight",),
-        symbols(places),
-        _ALIASES,
-    )
     positions = Conversion(
         lambda external: external[_UNUSED:],
         lambda internal: torch.cat([internal.new_zeros(_UNUSED, dim), internal]),
     )
-    found = [table, logits_bias(places), *layer_entries(settings)]
+    found = [table_entry(settings, places), logits_bias(places), *layer_entries(settings)]
     for side, internal in (("encoder", "source"), ("decoder", "target")):
         name = f"model.{side}.embed_positions.weight"
         shape = (settings.max_length + _UNUSED, dim)
         found.append(Entry(name, shape, (f"{internal}_positions.table.weight",), positions))
         norm = f"model.{side}.layernorm_embedding"
         found += norm_entries(norm, f"{internal}_norm", dim, None)
-        if settings.pre_norm:
-            found += norm_entries(f"model.{side}.layer_norm", f"{side}_norm", dim, None)
-    return found
+    return [*found, *last_norms(settings)] if settings.pre_norm else found

@@ -19,26 +19,29 @@ from heedful.attention.positions import Sinusoidal
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_POSITIONS
 from heedful.basics.notices import notice
-from heedful.basics.symbols import BEGIN, END
-from heedful.data.imported_vocabulary import count_rows
 from heedful.interop.fields import Fields
 from heedful.interop.layouts.encoder_decoder import (
     halves,
     layer_entries,
-    norm_entries,
     read_sizes,
     refuse_parts,
     with_prefix,
-    written_sizes,
 )
 from heedful.interop.layouts.entries import (
     NEVER,
     Entry,
     Places,
-    permuted,
-    symbols,
     to_external,
     to_heedful,
+)
+from heedful.interop.layouts.one_table import (
+    begin_as_end,
+    last_norms,
+    read_width,
+    refuse_other_tables,
+    table_entry,
+    with_begin,
+    written_config,
 )
 from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.transformer import TransformerSettings
@@ -59,12 +62,6 @@ EXPORTED = (
         '`positions = { name = "sinusoidal", first = …, frequencies = "tensor2tensor" }`, '
         '`tied_embeddings = "all"`',
     ),
-)
-_SHARED = "model.shared.weight"
-_ALIASES = (
-    "model.encoder.embed_tokens.weight",
-    "model.decoder.embed_tokens.weight",
-    "lm_head.weight",
 )
 _POSITIONS = ("model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights")
 """Old versions of the library stored the sinusoids."""
@@ -88,9 +85,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
         UserError: a field is not supported; the message has its name and value.
     """
     fields = Fields(_USUAL | dict(config), where)
-    dim = fields.count("d_model", least=4)
-    if dim % 2:
-        raise fields.refuse("d_model", "odd widths are not supported")
+    dim = read_width(fields, least=4)
     pad = fields.count("pad_token_id", least=0, most=MOST_POSITIONS - 1)
     settings = TransformerSettings(
         **read_sizes(fields, dim, dropped=True),
@@ -127,22 +122,9 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
             f"model.positions = {settings.positions}: M2M-100, as which such a Transformer is "
             "exported, has the frequencies 'tensor2tensor' and a first position of at least 1"
         )
-    if settings.tied_embeddings != "all":
-        raise UserError(
-            f"model.tied_embeddings = '{settings.tied_embeddings}': M2M-100 has one table for both "
-            "sides and the output; train with --set model.tied_embeddings=all"
-        )
-    return {
-        "model_type": "m2m_100",
-        "architectures": ["M2M100ForConditionalGeneration"],
-        "is_encoder_decoder": True,
-        **written_sizes(settings),
-        "encoder_layerdrop": 0.0,
-        "decoder_layerdrop": 0.0,
-        "max_position_embeddings": settings.max_length,
-        "scale_embedding": settings.scale_embeddings,
-        "tie_word_embeddings": True,
-    }
+    refuse_other_tables(settings, "M2M-100 has")
+    drop = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}
+    return written_config(settings, "m2m_100", "M2M100") | drop
 
 
 def import_tensors(
@@ -159,8 +141,7 @@ def import_tensors(
         if name in kept:
             _check_positions(kept.pop(name), settings, f"{where}: '{name}'")
     found = to_heedful(_entries(settings, places), kept, where)
-    if places[BEGIN] is None:
-        found["target_embedding.weight"][BEGIN] = found["target_embedding.weight"][END]
+    begin_as_end(found, places)
     missing = torch.tensor([place is None for place in places])
     return found | {"bias": missing * NEVER}
 
@@ -197,30 +178,14 @@ def export_tensors(
     if bias is not None and bias[known].any():
         raise UserError("the output bias is not zero, but M2M-100's layout has none")
     found = to_external(_entries(settings, places), dict(tensors))
-    table = tensors["target_embedding.weight"]
-    if places[BEGIN] is not None:
-        return found, places[BEGIN]
-    if torch.equal(table[BEGIN], table[END]):
-        return found, places[END]
-    # The row of BEGIN is in the other order of dimensions, as all rows.
     order = halves(settings.hidden_size)
-    row = permuted(order, 1).to_external(table[BEGIN : BEGIN + 1])
-    found[_SHARED] = torch.cat([found[_SHARED], row])
-    return found, count_rows(places)
+    return found, with_begin(found, tensors["target_embedding.weight"], places, order)
 
 
 def _entries(settings: TransformerSettings, places: Places) -> list[Entry]:
-    dim, order = settings.hidden_size, halves(settings.hidden_size)
-    table = Entry(
-        _SHARED,
-        (count_rows(places), dim),
-        ("target_embedding.weight",),
-        symbols(places).then(permuted(order, 1)),
-        _ALIASES,
-    )
+    order = halves(settings.hidden_size)
     return [
-        table,
+        table_entry(settings, places, order),
         *layer_entries(settings, order),
-        *norm_entries("model.encoder.layer_norm", "encoder_norm", dim, order),
-        *norm_entries("model.decoder.layer_norm", "decoder_norm", dim, order),
+        *last_norms(settings, order),
     ]

@@ -14,26 +14,29 @@ from torch import Tensor
 from heedful.attention.positions.sinusoidal import sinusoids
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_POSITIONS
-from heedful.data.imported_vocabulary import count_rows
 from heedful.interop.fields import Fields
 from heedful.interop.layouts.encoder_decoder import (
     check_sinusoids,
     halves,
     layer_entries,
     logits_bias,
-    norm_entries,
     read_sizes,
     refuse_parts,
     with_prefix,
-    written_sizes,
 )
 from heedful.interop.layouts.entries import (
     Entry,
     Places,
     permuted,
-    symbols,
     to_external,
     to_heedful,
+)
+from heedful.interop.layouts.one_table import (
+    last_norms,
+    read_width,
+    refuse_other_tables,
+    table_entry,
+    written_config,
 )
 from heedful.interop.layouts.rows import ExportRow, ImportRow
 from heedful.models.transformer import TransformerSettings
@@ -68,9 +71,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
         UserError: a field is not supported; the message has its name and value.
     """
     fields = Fields(config, where)
-    dim = fields.count("d_model")
-    if dim % 2:
-        raise fields.refuse("d_model", "odd widths are not supported")
+    dim = read_width(fields)
     settings = TransformerSettings(
         **read_sizes(fields, dim),
         pre_norm=True,
@@ -104,21 +105,12 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
             "Pegasus, whose positions are sinusoidal only; train with "
             "--set model.positions=sinusoidal, or use heedful export ctranslate2"
         )
-    if settings.tied_embeddings != "all":
-        raise UserError(
-            f"model.tied_embeddings = '{settings.tied_embeddings}': pre-norm Transformers are "
-            "exported as Pegasus, which has one table for both sides and the output; train with "
-            "--set model.tied_embeddings=all, or use heedful export ctranslate2"
-        )
-    return {
-        "model_type": "pegasus",
-        "architectures": ["PegasusForConditionalGeneration"],
-        "is_encoder_decoder": True,
-        **written_sizes(settings),
-        "max_position_embeddings": settings.max_length,
-        "scale_embedding": settings.scale_embeddings,
-        "tie_word_embeddings": True,
-    }
+    refuse_other_tables(
+        settings,
+        "pre-norm Transformers are exported as Pegasus, which has",
+        ", or use heedful export ctranslate2",
+    )
+    return written_config(settings, "pegasus", "Pegasus")
 
 
 def import_tensors(
@@ -151,23 +143,10 @@ def export_tensors(
 
 
 def _entries(settings: TransformerSettings, places: Places) -> list[Entry]:
-    dim, order = settings.hidden_size, halves(settings.hidden_size)
-    aliases = (
-        "model.encoder.embed_tokens.weight",
-        "model.decoder.embed_tokens.weight",
-        "lm_head.weight",
-    )
-    table = Entry(
-        "model.shared.weight",
-        (count_rows(places), dim),
-        ("target_embedding.weight",),
-        symbols(places).then(permuted(order, 1)),
-        aliases,
-    )
+    order = halves(settings.hidden_size)
     return [
-        table,
+        table_entry(settings, places, order),
         logits_bias(places),
         *layer_entries(settings, order),
-        *norm_entries("model.encoder.layer_norm", "encoder_norm", dim, order),
-        *norm_entries("model.decoder.layer_norm", "decoder_norm", dim, order),
+        *last_norms(settings, order),
     ]

@@ -1,24 +1,19 @@
 """The head of a classifier: encoding labelled texts, layers, and the training task."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from torch import nn
 
 from heedful.basics.notices import once
-from heedful.basics.symbols import END
 from heedful.data import columns
-from heedful.data.examples import Labelled
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.classifier import Classifier
-from heedful.inference.text_reader import rows_of
 from heedful.models.encoders import Classifier as ClassificationLayer
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import encode_rows, output_layer
+from heedful.tasks.texts.labelled_rows import encode_texts, output_layer
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.rows import RowBatches
 from heedful.tasks.texts.training import ClassificationTask
 
 
@@ -27,25 +22,10 @@ def encode(
 ) -> dict[str, Any]:
     """Write the encoded rows of labelled texts; returns facts about them."""
     numbers = {label: number for number, label in enumerate(examples.labels)}
-    codecs = {
-        "tokens": columns.tokens(vocabulary.size),
-        "labels": columns.label(len(numbers)),
-    }
-
-    def rows(example: Labelled) -> Iterator[tuple[list[int], int]]:
-        return _rows(example, numbers, vocabulary, max_tokens)
-
-    return {**encode_rows(folder, examples, rows, codecs, max_tokens), "unit": "texts"}
-
-
-def _rows(
-    example: Labelled, numbers: Mapping[str, int], vocabulary: SavedVocabulary, limit: int
-) -> Iterator[tuple[list[int], int]]:
-    """A row's tokens without the first BEGIN and the last END, and its label."""
-    tokens = [vocabulary.encode(text) for text in example.texts]
-    for row in rows_of(tokens, limit):
-        joined = row.first if row.second is None else [*row.first, END, *row.second]
-        yield joined, numbers[example.label]
+    labels = columns.label(len(numbers))
+    return encode_texts(
+        folder, examples, lambda one: numbers[one.label], labels, vocabulary, max_tokens
+    )
 
 
 def layers(
@@ -69,12 +49,7 @@ def build_part(name: str, head: Any, training: Training) -> ClassificationTask:
     )
     return ClassificationTask(
         model,
-        RowBatches(
-            run.set_folder(name) / "train",
-            settings.batch_tokens,
-            labels="row",
-            **training.reading(name),
-        ),
+        training.batches(name, "row"),
         run.labelled(name, "validation"),
         classifier,
         device=training.device,

@@ -1,6 +1,5 @@
 """The head of several labels: encoding of labelled texts, the layer, and the training task."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -8,19 +7,16 @@ from typing import Any, cast
 from torch import nn
 
 from heedful.basics.notices import once
-from heedful.basics.symbols import END
 from heedful.data import columns
 from heedful.data.examples import MultiLabelled
 from heedful.data.vocabularies import SavedVocabulary
-from heedful.inference.text_reader import rows_of
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.label_set_layer import LabelSetLayer
 from heedful.tasks.multi_label.predictor import MultiLabelClassifier
 from heedful.tasks.multi_label.training import MultiLabelTask
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import encode_rows, output_layer
+from heedful.tasks.texts.labelled_rows import encode_texts, output_layer
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.rows import RowBatches
 
 
 def encode(
@@ -28,15 +24,12 @@ def encode(
 ) -> dict[str, Any]:
     """Write the encoded rows of labelled texts; returns facts about them."""
     known = examples.labels
-    codecs = {"tokens": columns.tokens(vocabulary.size), "labels": columns.number(len(known))}
 
-    def rows(example: MultiLabelled) -> Iterator[tuple[list[int], list[float]]]:
-        tokens = [vocabulary.encode(text) for text in example.texts]
-        has = [float(label in example.labels) for label in known]
-        for row in rows_of(tokens, max_tokens):
-            yield (row.first if row.second is None else [*row.first, END, *row.second]), has
+    def has(one: MultiLabelled) -> list[float]:
+        return [float(label in one.labels) for label in known]
 
-    return {**encode_rows(folder, examples, rows, codecs, max_tokens), "unit": "texts"}
+    labels = columns.number(len(known))
+    return encode_texts(folder, examples, has, labels, vocabulary, max_tokens)
 
 
 def layers(
@@ -60,12 +53,7 @@ def build_part(name: str, head: Any, training: Training) -> MultiLabelTask:
     )
     return MultiLabelTask(
         model,
-        RowBatches(
-            run.set_folder(name) / "train",
-            settings.batch_tokens,
-            labels="several",
-            **training.reading(name),
-        ),
+        training.batches(name, "several"),
         run.multi_labelled(name, "validation"),
         reader,
         device=training.device,

@@ -1,6 +1,6 @@
 """The head of a regression: encoding texts with numbers, the layer, and the training task."""
 
-from collections.abc import Iterator
+from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
@@ -9,19 +9,16 @@ from torch import nn
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import once
-from heedful.basics.symbols import END
 from heedful.data import columns
 from heedful.data.examples import Rated
 from heedful.data.vocabularies import SavedVocabulary
-from heedful.inference.text_reader import rows_of
 from heedful.models.encoders import Classifier as OutputLayer
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.regression.predictor import Regressor
 from heedful.tasks.regression.training import RegressionTask
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import encode_rows, output_layer
+from heedful.tasks.texts.labelled_rows import encode_texts, output_layer
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.rows import RowBatches
 
 
 def encode(
@@ -34,22 +31,18 @@ def encode(
     """
     numbers = [cast(Rated, example).value for example in examples.of("train")]
     mean = fmean(numbers)
-    deviation = fmean([(one - mean) ** 2 for one in numbers]) ** 0.5
+    deviation = sqrt(fmean([(one - mean) ** 2 for one in numbers]))
     if not deviation:
         raise UserError(
             f"every training example of {examples.name} has the number {mean:g}; give examples "
             "with different numbers"
         )
-    codecs = {"tokens": columns.tokens(vocabulary.size), "labels": columns.number()}
 
-    def rows(example: Rated) -> Iterator[tuple[list[int], float]]:
-        tokens = [vocabulary.encode(text) for text in example.texts]
-        for row in rows_of(tokens, max_tokens):
-            joined = row.first if row.second is None else [*row.first, END, *row.second]
-            yield joined, (example.value - mean) / deviation
+    def scaled(one: Rated) -> float:
+        return (one.value - mean) / deviation
 
-    counted = encode_rows(folder, examples, rows, codecs, max_tokens)
-    return {**counted, "unit": "texts", "mean": mean, "deviation": deviation}
+    counted = encode_texts(folder, examples, scaled, columns.number(), vocabulary, max_tokens)
+    return {**counted, "mean": mean, "deviation": deviation}
 
 
 def layers(
@@ -74,12 +67,7 @@ def build_part(name: str, head: Any, training: Training) -> RegressionTask:
     )
     return RegressionTask(
         model,
-        RowBatches(
-            run.set_folder(name) / "train",
-            settings.batch_tokens,
-            labels="number",
-            **training.reading(name),
-        ),
+        training.batches(name, "number"),
         run.rated(name, "validation"),
         reader,
         device=training.device,

@@ -17,7 +17,7 @@ from heedful.tasks.tagging.chain import ChainTask
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.labelled_rows import encode_rows, output_layer
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.rows import RowBatches, tagged_rows
+from heedful.tasks.texts.rows import tagged_rows
 from heedful.tasks.texts.training import TaggingTask
 
 
@@ -62,12 +62,7 @@ def build_part(name: str, head: Any, training: Training) -> TaggingTask:
     make = ChainTask if head.crf else TaggingTask
     return make(
         model,
-        RowBatches(
-            run.set_folder(name) / "train",
-            settings.batch_tokens,
-            labels="token",
-            **training.reading(name),
-        ),
+        training.batches(name, "token"),
         run.tagged(name, "validation"),
         tagger,
         device=training.device,

@@ -12,8 +12,11 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
+from heedful.data import columns
 from heedful.data.columns import Codec
 from heedful.data.store import Store, StoreWriter
+from heedful.data.vocabularies import SavedVocabulary
+from heedful.inference.text_reader import rows_of as rows_of_texts
 from heedful.tasks.texts.examples import Examples
 
 _AT_ONCE = 4096
@@ -53,6 +56,37 @@ def encode_rows(
             f"max_tokens {max_tokens}: they are split into windows, {counts['windows']:,} in all"
         )
     return {"train": counts["examples"], "windows": counts["windows"]}
+
+
+def encode_texts(
+    folder: Path,
+    examples: Examples,
+    label_of: Callable[[Any], Any],
+    labels: Codec,
+    vocabulary: SavedVocabulary,
+    max_tokens: int,
+) -> dict[str, Any]:
+    """Write the rows of whole texts, or of pairs of texts; each window has its example's label.
+
+    Args:
+        folder: the folder of the store.
+        examples: their ``train`` part is encoded; each example has ``texts``.
+        label_of: returns the label of an example.
+        labels: the codec of labels.
+        vocabulary: text to tokens.
+        max_tokens: maximum tokens of a row.
+
+    Returns:
+        The numbers of examples and rows, and their unit.
+    """
+
+    def rows(example: Any) -> Iterator[tuple[list[int], Any]]:
+        label = label_of(example)
+        tokens = [vocabulary.encode(text) for text in example.texts]
+        return ((row.joined, label) for row in rows_of_texts(tokens, max_tokens))
+
+    codecs = {"tokens": columns.tokens(vocabulary.size), "labels": labels}
+    return {**encode_rows(folder, examples, rows, codecs, max_tokens), "unit": "texts"}
 
 
 def write_rows(

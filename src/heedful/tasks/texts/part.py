@@ -12,6 +12,7 @@ from heedful.runs.start import Start
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.recipe import TextRecipe, TextTrainingSettings
+from heedful.tasks.texts.rows import Labels, RowBatches
 from heedful.tasks.texts.run import TextRun
 from heedful.training.protocol import Task
 
@@ -39,6 +40,11 @@ class Training(NamedTuple):
             "window": self.settings.shuffle_window if part == "train" else None,
             "verified": self.run.verifies(self.run.set_folder(name) / part),
         }
+
+    def batches(self, name: str, labels: Labels) -> RowBatches:
+        """The training batches of the head ``name``, whose store has ``tokens`` and ``labels``."""
+        folder, size = self.run.set_folder(name) / "train", self.settings.batch_tokens
+        return RowBatches(folder, size, labels=labels, **self.reading(name))
 
 
 class TextPart(Protocol):

@@ -58,7 +58,7 @@ class RowBatch:
         return RowBatch(Sequences(tokens[:, :width], lengths, segments[:, :width]), labels, weight)
 
 
-_Labels = Literal["row", "token", "number", "several"]
+Labels = Literal["row", "token", "number", "several"]
 
 
 class RowBatches(StoreBatches[RowBatch]):
@@ -81,7 +81,7 @@ class RowBatches(StoreBatches[RowBatch]):
         folder: Path,
         batch_tokens: int,
         *,
-        labels: _Labels,
+        labels: Labels,
         window: int | None = None,
         verified: bool = False,
     ) -> None:
