@@ -202,7 +202,12 @@ def test_a_new_run_gets_as_many_virtual_shards_as_processes(
     recipe = check_recipe(tables, "here")
     assert with_shards(recipe, tmp_path / "run", Processes()) == recipe
     assert with_shards(recipe, tmp_path / "run", Several(4)).training.virtual_shards == 4
-    assert "training.virtual_shards is set to 4" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "training.virtual_shards is set to 4" in said
+    assert "4 times training.batch_tokens" in said
+    tables["training"] |= {"global_batch_tokens": 4000}
+    with_shards(check_recipe(tables, "here"), tmp_path / "run", Several(4))
+    assert "each step takes" not in capsys.readouterr().err
     with pytest.raises(UserError, match=r"3 processes cannot share .* start 2 or 4 processes"):
         with_shards(recipe, tmp_path / "run", Several(3))
     tables["training"] |= {"virtual_shards": 8}

@@ -51,9 +51,12 @@ def with_shards(recipe: Recipe, folder: Path, processes: Processes) -> Recipe:
         )
     if count > MOST_SHARDS:
         raise UserError(f"at most {MOST_SHARDS} processes can train a run, not {count}")
+    size = f"each step takes {count} times training.batch_tokens; "
+    if recipe.training.global_batch_tokens is not None:
+        size = ""  # the step keeps its size
     notice(
-        f"training.virtual_shards is set to {count}, the number of processes: each step takes "
-        f"{count} times training.batch_tokens; it stays the same when the run is resumed"
+        f"training.virtual_shards is set to {count}, the number of processes: {size}it stays the "
+        "same when the run is resumed"
     )
     return _with(recipe, count)
 
