@@ -34,7 +34,7 @@ def made(**more: Any) -> MemoryNetwork:
 def sentence(table: Tensor, tokens: list[int], encode: Any) -> Tensor:
     """Σ_j l_j ∘ A x_j, with l_kj = (1 − j/J) − (k/d) (1 − 2j/J), centred, trained, or 1."""
     tokens = [one for one in tokens if one]
-    total, J = table.new_zeros(WIDTH), len(tokens)
+    total, J = table.new_zeros(WIDTH), max(len(tokens), encode.longest)
     for j, token in enumerate(tokens, start=1):
         for k in range(1, WIDTH + 1):
             weight: Any = 1.0
@@ -74,6 +74,9 @@ def equations(model: MemoryNetwork, story: list[list[int]], question: list[int])
                     dots[i] = dots[i] + weight * model.relative[hop, max(-R, min(R, u - t)) + R]
         if own.can_stop:
             dots, v = [state @ model.stop[hop], *dots], [torch.zeros(WIDTH).double(), *v]
+        if own.empty_facts:  # every empty place of the memory
+            empty = [torch.zeros(()).double()] * (own.memory - len(story))
+            dots, v = [*dots, *empty], [*v, *[torch.zeros(WIDTH).double()] * len(empty)]
         p = torch.stack(dots).softmax(0)
         read = sum(weight * one for weight, one in zip(p, v, strict=True))
         state = read + (state if adjacent else model.between.weight @ state)
@@ -99,6 +102,8 @@ def batch() -> tuple[Tensor, Tensor]:
         {},
         {"can_stop": True},
         {"relative_time": 1},
+        {"longest_text": 3, "empty_facts": True},
+        {"memory": 3, "empty_facts": True},  # the first story leaves no place empty
         {"can_stop": True, "relative_time": 2, "readout_size": 7},
     ],
 )
@@ -128,6 +133,20 @@ def test_scores_are_those_of_each_hop_and_their_softmax_is_watched() -> None:
     for hop, weights in enumerate(seen["attention"]):
         torch.testing.assert_close(weights[:, 0, 0], scores[:, hop].softmax(-1))
     assert scores[1, :, 1:].isinf().all()
+
+
+def test_empty_places_are_watched_as_one_column() -> None:
+    model = made(hops=2, empty_facts=True)
+    with watch(model, ["attention"]) as seen:
+        scores = model(*batch()).scores
+    assert scores.shape == (2, 2, 4)
+    empty = torch.tensor([[3.0, 3.0], [5.0, 5.0]], dtype=torch.double)  # of 6 places
+    torch.testing.assert_close(scores[:, :, 0].exp(), empty)
+    for hop, weights in enumerate(seen["attention"]):
+        torch.testing.assert_close(weights[:, 0, 0], scores[:, hop].softmax(-1))
+    full = made(hops=2, memory=3, empty_facts=True)
+    story, question = batch()
+    assert full(story, question, linear=True).logits.isfinite().all()
 
 
 def test_a_linear_start_reads_with_scores_that_are_not_normalized() -> None:
@@ -174,6 +193,7 @@ def test_another_normalizer_reads_few_facts() -> None:
         ({"memory": 0}, "memory"),
         ({"attention": {"heads": 2}}, "no heads"),
         ({"time_noise": 2}, "time_noise"),
+        ({"can_stop": True, "empty_facts": True}, "two ways to read no fact"),
     ],
 )
 def test_impossible_settings_are_refused(table: dict[str, Any], said: str) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from heedful.attention import Attention
 from heedful.attention.scores import Dot
 from heedful.attention.settings import AttentionSettings
-from heedful.basics.limits import MOST_FACTS, MOST_LAYERS, MOST_WIDTH
+from heedful.basics.limits import MOST_FACTS, MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.models.registry import StorySettings, register_model
@@ -46,6 +46,10 @@ class MemoryNetworkSettings(StorySettings):
     hops: int = Field(3, ge=1, le=MOST_LAYERS)
     encoding: Encoding = "positions"
     """How the embeddings of a text's words are summed (section 4.1)."""
+    longest_text: int = Field(0, ge=0, le=MOST_POSITIONS)
+    """J of the fixed weights of positions: with 0, the number of words of each text, so that the
+    weight of a word's place depends on the length of its text. The program of the paper's authors
+    has one J, that of the longest text."""
     tying: Literal["adjacent", "layer-wise"] = "adjacent"
     """Which embedding tables are the same (section 2.2)."""
     time_noise: float = Field(0.1, ge=0, le=1)
@@ -53,6 +57,10 @@ class MemoryNetworkSettings(StorySettings):
     can_stop: bool = False
     """Whether a hop may read no fact, so that a question can need fewer facts than there are hops
     (the adaptive memory of Weston et al. 2016, "Towards AI-Complete Question Answering")."""
+    empty_facts: bool = False
+    """Whether the attention reaches the places of the memory that hold no fact: their scores and
+    values are zero, as in the program of the paper's authors. They are shown as one column, as with
+    ``can_stop``."""
     relative_time: int = Field(0, ge=0, le=MOST_FACTS)
     """Reach R of what a hop knows about time: a trained number is added to the score of a fact, for
     how many facts before or after that of the previous hop it was told, cut off at R. Not in the
@@ -70,6 +78,10 @@ class MemoryNetworkSettings(StorySettings):
     def _can_be_built(self) -> "MemoryNetworkSettings":
         with torch.device("meta"):
             self.build_attention()
+        if self.can_stop and self.empty_facts:
+            raise ValueError(
+                "can_stop and empty_facts are two ways to read no fact; set one of them"
+            )
         return self
 
     def build_attention(self) -> Attention:
@@ -110,7 +122,8 @@ class MemoryNetwork(StoryModel):
 
     def __init__(self, settings: MemoryNetworkSettings, words: int, answers: Sequence[int]) -> None:
         super().__init__()
-        self.settings, self.can_stop = settings, settings.can_stop
+        self.settings = settings
+        self.can_stop = settings.can_stop or settings.empty_facts
         adjacent, hops, width = settings.tying == "adjacent", settings.hops, settings.hidden_size
         count = hops + 1 if adjacent else 2  # adjacent: A_k+1 is C_k, B is A_1, W is C_K
         longest = settings.memory + -int(-settings.memory * settings.time_noise // 1)
@@ -128,7 +141,7 @@ class MemoryNetwork(StoryModel):
         if settings.readout_size:
             self.hidden = nn.Linear((hops + 1) * width, settings.readout_size)
             self.readout = nn.Linear(settings.readout_size, len(answers))
-        self.encode = TextEncoding(settings.encoding, width)
+        self.encode = TextEncoding(settings.encoding, width, settings.longest_text)
         self.attention, self.drop = settings.build_attention(), Dropout(settings.dropout)
         self.answers: Tensor
         self.register_buffer("answers", torch.tensor(answers, dtype=torch.long), persistent=False)
@@ -197,10 +210,13 @@ class MemoryNetwork(StoryModel):
         """What is read ``[B, 1, D]``, and the scores ``[B, 1, N]``."""
         key, value, facts, added = given
         if self.can_stop:
-            stop = self.stop[hop].expand(len(key), 1, -1)
+            stop = self.stop[hop] if self.settings.can_stop else key.new_zeros(key.shape[-1])
+            stop = stop.expand(len(key), 1, -1)
             key, value = torch.cat([stop, key], 1), torch.cat([torch.zeros_like(stop), value], 1)
-            facts = torch.cat([torch.ones_like(facts[:, :1]), facts], 1)
             added = None if added is None else F.pad(added, (1, 0))
+            if self.settings.empty_facts and not linear:  # what is read there is zero
+                added = self._from_empty_facts(facts, added)
+            facts = torch.cat([torch.ones_like(facts[:, :1]), facts], 1)
         allowed = facts.unsqueeze(1)
         scores: Tensor = self.attention.score(state, key)
         mask = allowed
@@ -210,6 +226,15 @@ class MemoryNetwork(StoryModel):
             (scores * allowed) @ value if linear else self.attention(state, key, value, mask=mask)
         )
         return read, scores.masked_fill(~allowed, float("-inf"))
+
+    def _from_empty_facts(self, facts: Tensor, added: Tensor | None) -> Tensor:
+        """What is added to the scores ``[B, 1, 1 + N]`` so that the first column stands for all
+        places of the memory without a fact: n equal scores s have the softmax of one, s + log n."""
+        if added is None:
+            shape = (len(facts), 1, 1 + facts.shape[1])
+            added = torch.zeros(shape, device=facts.device, dtype=next(self.parameters()).dtype)
+        count = (self.settings.memory - facts.sum(1)).clamp(min=0).to(added)
+        return torch.cat([count.log().view(-1, 1, 1), added[..., 1:]], -1)
 
     def attention_axes(self) -> dict[str, tuple[str, ...]]:
         """The weights of each hop over the facts."""

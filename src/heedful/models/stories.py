@@ -105,13 +105,17 @@ class PlaceWeights(NamedTuple):
         return found[..., 0, :] + self.gamma * found[..., 1, :]
 
 
-def position_weights(there: Tensor, width: int, dtype: torch.dtype) -> PlaceWeights:
+def position_weights(
+    there: Tensor, width: int, dtype: torch.dtype, longest: int = 0
+) -> PlaceWeights:
     """The position encoding l_kj = (1 − j/J) − (k/D) (1 − 2j/J), 0 for padding.
 
     Args:
-        there: which words are not padding ``[.., L]``; the texts have J words.
+        there: which words are not padding ``[.., L]``.
         width: D.
         dtype: of the result.
+        longest: J, the same for all texts of at most so many words; J of a longer text is its
+            number of words.
 
     Source: Sukhbaatar et al. 2015, section 4.1.
 
@@ -121,21 +125,24 @@ def position_weights(there: Tensor, width: int, dtype: torch.dtype) -> PlaceWeig
         tensor([[0.5000, 0.5000],
                 [0.5000, 1.0000]])
     """
-    place, count, component = _places(there, width, dtype)
+    place, count, component = _places(there, width, dtype, longest)
     share = place / count  # j / J
     return PlaceWeights((1 - share) * there, (2 * share - 1) * there, component / width)
 
 
-def centred_position_weights(there: Tensor, width: int, dtype: torch.dtype) -> PlaceWeights:
+def centred_position_weights(
+    there: Tensor, width: int, dtype: torch.dtype, longest: int = 0
+) -> PlaceWeights:
     """l_kj = 1 + 4 (k − (D+1)/2) (j − (J+1)/2) / (D J): about twice the weights of
     :func:`position_weights`, with a mean of 1.
 
     The program of Sukhbaatar et al. 2015 computes them so, with the largest J of all texts.
 
     Args:
-        there: which words are not padding ``[.., L]``; the texts have J words.
+        there: which words are not padding ``[.., L]``.
         width: D.
         dtype: of the result.
+        longest: as in :func:`position_weights`.
 
     Example:
         >>> there = torch.tensor([True, True])
@@ -144,16 +151,18 @@ def centred_position_weights(there: Tensor, width: int, dtype: torch.dtype) -> P
         tensor([[1.2500, 0.7500],
                 [0.7500, 1.2500]])
     """
-    place, count, component = _places(there, width, dtype)
+    place, count, component = _places(there, width, dtype, longest)
     beta = (place - (count + 1) / 2) / count
     gamma = 4 * (component - (width + 1) / 2) / width
     return PlaceWeights(there.to(dtype), beta * there, gamma)
 
 
-def _places(there: Tensor, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _places(
+    there: Tensor, width: int, dtype: torch.dtype, longest: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """j ``[L]``, J ``[.., 1]`` and k ``[D]``, from 1."""
     place = torch.arange(1, there.shape[-1] + 1, device=there.device, dtype=dtype)
-    count = there.sum(-1, keepdim=True).clamp(min=1).to(dtype)
+    count = there.sum(-1, keepdim=True).clamp(min=max(1, longest)).to(dtype)
     return place, count, torch.arange(1, width + 1, device=there.device, dtype=dtype)
 
 
@@ -162,7 +171,7 @@ _WEIGHTS = {
     "centred-positions": centred_position_weights,
 }
 """Encoding → its fixed weights."""
-Encoding = Literal["positions", "centred-positions", "learned", "bag-of-words", "convolution"]
+Encoding = Literal["positions", "centred-positions", "learned", "bag-of-words"]
 _PLACES = 64
 """Places with learned weights of their own; later words have those of the last one."""
 
@@ -177,11 +186,12 @@ class TextEncoding(nn.Module):
             with Recurrent Entity Networks", section 2.1); ``bag-of-words``: all are 1, and the
             order of the words does not count.
         width: D.
+        longest: J of the fixed weights, see :func:`position_weights`.
     """
 
-    def __init__(self, encoding: Encoding, width: int) -> None:
+    def __init__(self, encoding: Encoding, width: int, longest: int = 0) -> None:
         super().__init__()
-        self.encoding = encoding
+        self.encoding, self.longest = encoding, longest
         if encoding == "learned":
             self.weights = nn.Parameter(torch.ones(_PLACES, width))
 
@@ -190,7 +200,8 @@ class TextEncoding(nn.Module):
         words: Tensor = table(tokens)
         there = tokens != PAD
         if self.encoding in _WEIGHTS:
-            weights = _WEIGHTS[self.encoding](there, words.shape[-1], words.dtype)
+            weight = _WEIGHTS[self.encoding]
+            weights = weight(there, words.shape[-1], words.dtype, self.longest)
             return weights.sum(words)
         words = words * there.unsqueeze(-1)
         if self.encoding == "learned":
