@@ -469,6 +469,14 @@ def test_a_conversation(responder: Responder, tmp_path: Path) -> None:
     assert [one.text for one in saved.turns][::2] == ["I am Eve.", "Who am I?"]
 
 
+def test_empty_answers_that_are_saved_are_counted(responder: Responder, tmp_path: Path) -> None:
+    terminal = Terminal(responder, "I am Eve.")
+    conversation = terminal.conversation
+    conversation.turns[1] = conversation.turns[1].model_copy(update={"text": ""})
+    conversation.take(f"/save {tmp_path / 'talk.jsonl'}")
+    assert "(1 answer is empty; training refuses empty turns" in terminal.shown
+
+
 def test_dropped_turns_are_said_when_their_number_changes(responder: Responder) -> None:
     shown = Terminal(responder, *["I am Ann."] * 9).shown
     said = [line for line in shown.splitlines() if "left out" in line]

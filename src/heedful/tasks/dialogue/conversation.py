@@ -167,6 +167,9 @@ class Conversation:
         with atomic_file(path) as file:
             file.write(json.dumps({"turns": turns}, ensure_ascii=False).encode() + b"\n")
         self._say(f"(written to {path})")
+        if empty := sum(not one.text.strip() for one in self.turns):
+            what = "1 answer is" if empty == 1 else f"{empty} answers are"
+            self._say(f"({what} empty; training refuses empty turns, so write them first)")
 
     def _say(self, line: str) -> None:
         self.write(f"{line}\n")
