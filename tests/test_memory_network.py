@@ -74,7 +74,7 @@ def equations(model: MemoryNetwork, story: list[list[int]], question: list[int])
                     dots[i] = dots[i] + weight * model.relative[hop, max(-R, min(R, u - t)) + R]
         if own.can_stop:
             dots, v = [state @ model.stop[hop], *dots], [torch.zeros(WIDTH).double(), *v]
-        if own.empty_facts:  # every empty place of the memory
+        if own.empty_slots:  # every empty place of the memory
             empty = [torch.zeros(()).double()] * (own.memory - len(story))
             dots, v = [*dots, *empty], [*v, *[torch.zeros(WIDTH).double()] * len(empty)]
         p = torch.stack(dots).softmax(0)
@@ -102,8 +102,8 @@ def batch() -> tuple[Tensor, Tensor]:
         {},
         {"can_stop": True},
         {"relative_time": 1},
-        {"longest_text": 3, "empty_facts": True},
-        {"memory": 3, "empty_facts": True},  # the first story leaves no place empty
+        {"longest_text": 3, "empty_slots": True},
+        {"memory": 3, "empty_slots": True},  # the first story leaves no place empty
         {"can_stop": True, "relative_time": 2, "readout_size": 7},
     ],
 )
@@ -136,7 +136,7 @@ def test_scores_are_those_of_each_hop_and_their_softmax_is_watched() -> None:
 
 
 def test_empty_places_are_watched_as_one_column() -> None:
-    model = made(hops=2, empty_facts=True)
+    model = made(hops=2, empty_slots=True)
     with watch(model, ["attention"]) as seen:
         scores = model(*batch()).scores
     assert scores.shape == (2, 2, 4)
@@ -144,7 +144,7 @@ def test_empty_places_are_watched_as_one_column() -> None:
     torch.testing.assert_close(scores[:, :, 0].exp(), empty)
     for hop, weights in enumerate(seen["attention"]):
         torch.testing.assert_close(weights[:, 0, 0], scores[:, hop].softmax(-1))
-    full = made(hops=2, memory=3, empty_facts=True)
+    full = made(hops=2, memory=3, empty_slots=True)
     story, question = batch()
     assert full(story, question, linear=True).logits.isfinite().all()
 
@@ -193,7 +193,7 @@ def test_another_normalizer_reads_few_facts() -> None:
         ({"memory": 0}, "memory"),
         ({"attention": {"heads": 2}}, "no heads"),
         ({"time_noise": 2}, "time_noise"),
-        ({"can_stop": True, "empty_facts": True}, "two ways to read no fact"),
+        ({"can_stop": True, "empty_slots": True}, "two ways to read no fact"),
     ],
 )
 def test_impossible_settings_are_refused(table: dict[str, Any], said: str) -> None:

@@ -57,10 +57,11 @@ class MemoryNetworkSettings(StorySettings):
     can_stop: bool = False
     """Whether a hop may read no fact, so that a question can need fewer facts than there are hops
     (the adaptive memory of Weston et al. 2016, "Towards AI-Complete Question Answering")."""
-    empty_facts: bool = False
-    """Whether the attention reaches the places of the memory that hold no fact: their scores and
-    values are zero, as in the program of the paper's authors. They are shown as one column, as with
-    ``can_stop``."""
+    empty_slots: bool = False
+    """Whether a hop also attends to the slots of the memory that hold no fact, as in the program of
+    the paper's authors: their keys and values are zero. All of them together are one column, as
+    with ``can_stop``, whose score is log n larger for n slots; with the softmax, this is the same
+    as n columns."""
     relative_time: int = Field(0, ge=0, le=MOST_FACTS)
     """Reach R of what a hop knows about time: a trained number is added to the score of a fact, for
     how many facts before or after that of the previous hop it was told, cut off at R. Not in the
@@ -78,9 +79,9 @@ class MemoryNetworkSettings(StorySettings):
     def _can_be_built(self) -> "MemoryNetworkSettings":
         with torch.device("meta"):
             self.build_attention()
-        if self.can_stop and self.empty_facts:
+        if self.can_stop and self.empty_slots:
             raise ValueError(
-                "can_stop and empty_facts are two ways to read no fact; set one of them"
+                "can_stop and empty_slots are two ways to read no fact; set one of them"
             )
         return self
 
@@ -123,7 +124,7 @@ class MemoryNetwork(StoryModel):
     def __init__(self, settings: MemoryNetworkSettings, words: int, answers: Sequence[int]) -> None:
         super().__init__()
         self.settings = settings
-        self.can_stop = settings.can_stop or settings.empty_facts
+        self.can_stop = settings.can_stop or settings.empty_slots
         adjacent, hops, width = settings.tying == "adjacent", settings.hops, settings.hidden_size
         count = hops + 1 if adjacent else 2  # adjacent: A_k+1 is C_k, B is A_1, W is C_K
         longest = settings.memory + -int(-settings.memory * settings.time_noise // 1)
@@ -214,8 +215,8 @@ class MemoryNetwork(StoryModel):
             stop = stop.expand(len(key), 1, -1)
             key, value = torch.cat([stop, key], 1), torch.cat([torch.zeros_like(stop), value], 1)
             added = None if added is None else F.pad(added, (1, 0))
-            if self.settings.empty_facts and not linear:  # what is read there is zero
-                added = self._from_empty_facts(facts, added)
+            if self.settings.empty_slots and not linear:  # what is read there is zero
+                added = self._from_empty_slots(facts, added)
             facts = torch.cat([torch.ones_like(facts[:, :1]), facts], 1)
         allowed = facts.unsqueeze(1)
         scores: Tensor = self.attention.score(state, key)
@@ -227,9 +228,9 @@ class MemoryNetwork(StoryModel):
         )
         return read, scores.masked_fill(~allowed, float("-inf"))
 
-    def _from_empty_facts(self, facts: Tensor, added: Tensor | None) -> Tensor:
+    def _from_empty_slots(self, facts: Tensor, added: Tensor | None) -> Tensor:
         """What is added to the scores ``[B, 1, 1 + N]`` so that the first column stands for all
-        places of the memory without a fact: n equal scores s have the softmax of one, s + log n."""
+        slots without a fact: with the softmax, n equal scores s are one score s + log n."""
         if added is None:
             shape = (len(facts), 1, 1 + facts.shape[1])
             added = torch.zeros(shape, device=facts.device, dtype=next(self.parameters()).dtype)
