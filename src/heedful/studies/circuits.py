@@ -87,7 +87,7 @@ def copying_score(circuit: ValueOutput, symbols: Tensor | None = None) -> float:
     Source: Elhage et al. 2021, "Summarizing OV/QK Matrices".
 
     Example:
-        >>> copying_score(ValueOutput(torch.eye(4), torch.eye(4)))
+        >>> round(copying_score(ValueOutput(torch.eye(4), torch.eye(4))), 4)
         1.0
     """
     write, read = circuit if symbols is None else (circuit.write[symbols], circuit.read[:, symbols])
