@@ -4,10 +4,10 @@
 
 Both sides have the same random weights, imported by heedful's layouts, and the same inputs; their
 outputs are compared first. A training step is the loss and its gradients without dropout. Inference
-is the states of the encoder (ELECTRA), or greedy generation of ``--new`` tokens with caches. Each
-system runs in a process of its own, in which the sides take turns; times are those of the
-processor, so that other programs disturb them less. The peak of the resident memory is that of a
-further process for each side, which trains and infers alone.
+is the states of the encoder (ELECTRA), or a search for ``--new`` tokens with caches, greedy or with
+``--beam``). Each system runs in a process of its own, in which the sides take turns; times are
+those of the processor, so that other programs disturb them less. The peak of the resident memory is
+that of a further process for each side, which trains and infers alone.
 """
 
 import argparse
@@ -37,6 +37,10 @@ from reporting import machine, said, summarised, table
 from resident import peak_resident, reset_peak
 
 VOCABULARY = 8000
+SIZES = {
+    "layers": 4, "width": 256, "heads": 4, "rows": 16, "length": 64, "new": 32, "beam": 1,
+    "rounds": 5,
+}  # fmt: skip
 SYSTEMS = ("electra", "t5", "bart", "llama")
 SIDES = ("transformers", "heedful")
 
@@ -141,7 +145,7 @@ def pairs(o: argparse.Namespace) -> tuple[Side, Side]:
     ids, real = rows[tokens], torch.ones_like(tokens)
     target = torch.cat([torch.full((o.rows, 1), BEGIN), tokens.roll(1, 0)], 1)
     inputs = {"input_ids": ids, "attention_mask": real}
-    options = SearchOptions(beam=1, length_penalty=0.0, forced_length=o.new)
+    options = SearchOptions(beam=o.beam, length_penalty=0.0, forced_length=o.new)
     never = [[row] for row in {*special, config.decoder_start_token_id, 3} if row is not None]
 
     def their_loss() -> Tensor:
@@ -154,7 +158,7 @@ def pairs(o: argparse.Namespace) -> tuple[Side, Side]:
 
     def their_text() -> Tensor:
         found: Tensor = theirs.generate(
-            **inputs, num_beams=1, min_new_tokens=o.new, max_new_tokens=o.new, do_sample=False,
+            **inputs, num_beams=o.beam, min_new_tokens=o.new, max_new_tokens=o.new, do_sample=False,
             bad_words_ids=never,
         )  # fmt: skip
         return found[:, 1:]
@@ -200,7 +204,7 @@ def decoder(o: argparse.Namespace) -> tuple[Side, Side]:
     tokens = torch.randint(10, VOCABULARY, (o.rows, o.length))
     tokens[:, 0] = END  # a document begins
     ids = rows[torch.where(tokens == END, BEGIN, tokens)]
-    options = SearchOptions(beam=1, length_penalty=0.0, forced_length=o.new)
+    options = SearchOptions(beam=o.beam, length_penalty=0.0, forced_length=o.new)
 
     def their_loss() -> Tensor:
         logits = theirs(input_ids=ids[:, :-1]).logits
@@ -212,8 +216,9 @@ def decoder(o: argparse.Namespace) -> tuple[Side, Side]:
 
     def their_text() -> Tensor:
         found: Tensor = theirs.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), min_new_tokens=o.new,
-            max_new_tokens=o.new, do_sample=False, pad_token_id=0, bad_words_ids=[[1], [2]],
+            input_ids=ids, attention_mask=torch.ones_like(ids), num_beams=o.beam,
+            min_new_tokens=o.new, max_new_tokens=o.new, do_sample=False, pad_token_id=0,
+            bad_words_ids=[[1], [2]],
         )  # fmt: skip
         return found[:, o.length :]
 
@@ -289,7 +294,7 @@ def peak(o: argparse.Namespace) -> dict[str, Any]:
 def started(o: argparse.Namespace, **changed: str) -> dict[str, Any]:
     """The result of a process of its own."""
     given = {**vars(o), **changed}
-    names = ("system", "side", "layers", "width", "heads", "rows", "length", "new", "rounds")
+    names = ("system", "side", *SIZES)
     own = [part for name in names if given[name] for part in (f"--{name}", str(given[name]))]
     done = subprocess.run(
         [sys.executable, __file__, *own], stdout=subprocess.PIPE, check=True, text=True
@@ -320,8 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
-    sizes = {"layers": 4, "width": 256, "heads": 4, "rows": 16, "length": 64, "new": 32}
-    for name, value in {**sizes, "rounds": 5}.items():
+    for name, value in SIZES.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     parser.add_argument("--system", choices=SYSTEMS, help=argparse.SUPPRESS)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from heedful.attention import Memory, MultiHeadAttention, watch
 from heedful.attention.masks import padding
-from heedful.attention.positions import ALiBi, Rotary
+from heedful.attention.positions import ALiBi, RelativePositions, Rotary, Shaw, T5Buckets
 from heedful.attention.step_memory import StepMemory
 from heedful.decoding import SearchOptions, search
 from heedful.inference.fusing import cached as fused_forms
@@ -66,7 +66,7 @@ def test_reading_matches_softmax_attention(
     )
     query = 3 * torch.randn(rows, heads, width)
     for lengths in (None, torch.tensor([34, 1, 0, 8, 9, 16, 33])):
-        found = parts.read(query, index, lengths, 0.3)
+        bias = torch.randn(rows, heads, 34) if lengths is None else torch.randn(heads, 34)
         each = heads // groups
         key, values = (part.repeat_interleave(each, dim=1) for part in parts.gather(index))
         there = torch.ones(rows, 34, dtype=torch.bool)
@@ -74,16 +74,22 @@ def test_reading_matches_softmax_attention(
             there = torch.arange(34) < lengths[:, None]
 
         def exact(
-            query: Tensor, key: Tensor, values: Tensor, there: Tensor = there
+            query: Tensor,
+            key: Tensor,
+            values: Tensor,
+            bias: Tensor,
+            there: Tensor = there,
         ) -> list[Tensor]:
-            scores = 0.3 * (query.unsqueeze(2) @ key.mT)  # [N, H, 1, T]
+            scores = 0.3 * (query.unsqueeze(2) @ key.mT) + bias.unsqueeze(-2)  # [N, H, 1, T]
             scores = scores.masked_fill(~there[:, None, None], -torch.inf)
             return [(scores.softmax(-1).nan_to_num() @ values).squeeze(2)]
 
         terms = max(width, 34)
-        right = reference(exact, query, key, values, terms=terms)
-        assert_rounded([found], right)
-        assert_rounded([parts.plain_read(query, index, lengths, 0.3)], right)
+        for added in (torch.zeros(1), bias):
+            right = reference(exact, query, key, values, added, terms=terms)
+            given = bias if added is bias else None
+            for read in (parts.read, parts.plain_read):
+                assert_rounded([read(query, index, lengths, 0.3, bias=given)], right)
     torch.set_num_threads(before)
 
 
@@ -197,9 +203,14 @@ def test_total_is_exact_with_a_dominant_logit() -> None:
 
 @compiled
 @pytest.mark.parametrize("key_heads", [4, 2])
-@pytest.mark.parametrize("rotary", [False, True])
-def test_heads_read_steps_like_memory(key_heads: int, rotary: bool) -> None:
-    positions = Rotary(8) if rotary else None
+@pytest.mark.parametrize(
+    "positions", [None, Rotary(8), ALiBi(4), T5Buckets(4), Shaw(8, 4, values=False)]
+)
+def test_heads_read_steps_like_memory(
+    key_heads: int, positions: RelativePositions | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for parameter in [] if positions is None else positions.parameters():
+        torch.nn.init.normal_(parameter)
     heads = MultiHeadAttention(32, 4, key_heads=key_heads, positions=positions).eval()
     caches_of = LayerCaches(1, 3, in_place=True)
     (cache,) = caches_of
@@ -212,6 +223,9 @@ def test_heads_read_steps_like_memory(key_heads: int, rotary: bool) -> None:
         found = heads.read(now, memory)
         whole = heads(now, inputs[:, : place + 1])
         torch.testing.assert_close(found, whole, rtol=1e-5, atol=1e-5)
+    with monkeypatch.context() as changed:
+        changed.setattr(Steps, "gather", None)  # they are read where they are
+        heads.read(now, memory)
     with watch(heads) as seen:
         watched = heads.read(now, memory)
     torch.testing.assert_close(watched, found, rtol=1e-5, atol=1e-5)
@@ -222,8 +236,11 @@ def test_heads_read_steps_like_memory(key_heads: int, rotary: bool) -> None:
     torch.testing.assert_close(part, masked, rtol=1e-5, atol=1e-5)
 
 
-def test_score_biases_use_gathered_keys() -> None:
-    heads = MultiHeadAttention(8, 2, positions=ALiBi(2)).eval()
+def test_positions_that_change_values_use_gathered_keys() -> None:
+    positions = Shaw(4, 2, values=True)
+    for parameter in positions.parameters():
+        torch.nn.init.normal_(parameter)
+    heads = MultiHeadAttention(8, 2, positions=positions).eval()
     parts, inputs = Steps(), torch.randn(2, 6, 8)
     parts.append(*heads.remember(inputs))
     index = torch.arange(2)[:, None].expand(2, 6)
@@ -332,9 +349,10 @@ def test_steps_use_the_formula_without_a_compiler(
 ) -> None:
     parts, query = made([3] * 6, [1] * 6, 2, 4, 4), torch.randn(3, 4, 4)
     index, lengths = torch.randint(3, (3, 6)), torch.tensor([3, 0, 2])
-    found = parts.read(query, index, lengths, 0.5, firsts)
+    bias = torch.randn(4, 6)
+    found = parts.read(query, index, lengths, 0.5, firsts, bias=bias)
     monkeypatch.setattr(kernel, "library", lambda: None)
-    assert_near(parts.read(query, index, lengths, 0.5, firsts), found, terms=6)
+    assert_near(parts.read(query, index, lengths, 0.5, firsts, bias=bias), found, terms=6)
 
 
 def test_autocast_and_other_dtypes_use_the_formula() -> None:

@@ -218,15 +218,27 @@ def _fused(
     if mechanism.positions is not None or (adds and softmax_scale != 1.0):
         grid = projected_query.grid(key)
         allowed, bias = split_mask(mask, grid)
-        if mechanism.positions is not None:
-            dot_scale = mechanism.score.dot_scale(query.shape[-1]) or 1.0
-            placed = mechanism.positions.bias(
-                query, keys, projected_query.key_places(keys), dot_scale
-            )
-            bias = placed if bias is None else bias if placed is None else bias + placed
+        placed = position_bias(mechanism, projected_query, keys)
         if bias is not None:
-            mask = added_form(allowed, bias * softmax_scale, query.dtype)
+            bias = bias * softmax_scale
+        bias = placed if bias is None else bias if placed is None else bias + placed
+        if bias is not None:
+            mask = added_form(allowed, bias, query.dtype)
     return dot_context(query, key, value, mask, grid, form=form, dropout=dropout)
+
+
+def position_bias(
+    mechanism: Mechanism, projected_query: ProjectedQuery, keys: int
+) -> Tensor | None:
+    """What positions add to ``scale · q · kᵀ`` before the softmax, broadcastable to ``[.., Q, K]``,
+    for a mechanism with a :class:`FusedForm`; None for nothing."""
+    if mechanism.positions is None:
+        return None
+    query = projected_query.projected
+    dot_scale = mechanism.score.dot_scale(query.shape[-1]) or 1.0
+    bias = mechanism.positions.bias(query, keys, projected_query.key_places(keys), dot_scale)
+    softmax_scale = mechanism.normalize.softmax_scale() or 1.0
+    return bias if bias is None or softmax_scale == 1.0 else bias * softmax_scale
 
 
 def projected_weights(

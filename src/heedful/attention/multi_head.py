@@ -16,6 +16,7 @@ from heedful.attention.checking import (
     check_part,
     refuse_positional,
 )
+from heedful.attention.functional import position_bias
 from heedful.attention.heads import HeadMixing, OutputGate, QueryKeyNorm
 from heedful.attention.masks import Mask
 from heedful.attention.mechanism import Mechanism, ProjectedQuery
@@ -236,8 +237,11 @@ class MultiHeadAttention(Attentive):
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
             if scale is not None:
-                projected_query = ProjectedQuery.project(parts, queries, memory.steps.length, first)
-                read = memory.read(projected_query.projected.squeeze(-2), scale)
+                keys = memory.steps.length
+                projected_query = ProjectedQuery.project(parts, queries, keys, first)
+                bias = position_bias(parts, projected_query, keys)
+                bias = None if bias is None else bias.squeeze(-2)
+                read = memory.read(projected_query.projected.squeeze(-2), scale, bias=bias)
                 return self._joined(read.unsqueeze(-2), query)
             key, value, mask = memory.gather()
             memory = Memory(key, value)
@@ -266,7 +270,7 @@ class MultiHeadAttention(Attentive):
         """The scale of a step's dot products, if the cache can be read in place; else None."""
         if self.watched or self.watched_in_part or (self.training and self.dropout):
             return None
-        if self.mask is not None or (parts.positions is not None and parts.positions.biases):
+        if self.mask is not None:
             return None
         return parts.fused_scale(self.head_dim)
 

@@ -25,12 +25,15 @@ class StepMemory(NamedTuple):
     firsts: Tensor | None = None
     """Integers ``[N]``: the first position that a row may attend to; None for the very first."""
 
-    def read(self, query: Tensor, scale: float, shared: int | None = None) -> Tensor:
-        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
+    def read(
+        self, query: Tensor, scale: float, shared: int | None = None, bias: Tensor | None = None
+    ) -> Tensor:
+        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ + bias)`` for ``query [N, H, D]``.
 
-        With ``shared``, the values are the first ``shared`` components of the keys.
+        With ``shared``, the values are the first ``shared`` components of the keys. ``bias`` is
+        broadcastable to ``[N, H, T]``.
         """
-        return self.steps.read(query, self.rows, self.lengths, scale, self.firsts, shared)
+        return self.steps.read(query, self.rows, self.lengths, scale, self.firsts, shared, bias)
 
     def in_c(self) -> StepsInC:
         """The arguments of the C kernel; this object must outlive them."""

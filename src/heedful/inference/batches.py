@@ -8,7 +8,10 @@ from torch import Tensor
 
 from heedful.basics.cancellation import check_cancelled
 from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.kernels.allocator import FreedMemory
 from heedful.models.pairs import Source
+
+_freed = FreedMemory(8_000)
 
 
 class Item(NamedTuple):
@@ -25,18 +28,24 @@ def token_batches(items: Sequence[Item], width: int, batch_tokens: int) -> Itera
     """Batches of items, longest first, of at most ``batch_tokens`` padded source tokens.
 
     Every item counts ``width`` times, once for each row that search needs; a batch has at least
-    one item, however long.
+    one item, however long. The memory that large batches freed is returned to the system, so that
+    it does not grow with the number of items.
     """
+    for batch in _batches(items, width, batch_tokens):
+        check_cancelled()
+        yield batch
+        _freed.count(len(batch) * (len(batch[0].tokens) + 1) * width)
+
+
+def _batches(items: Sequence[Item], width: int, batch_tokens: int) -> Iterator[list[Item]]:
     batch: list[Item] = []
     for item in sorted(items, key=lambda item: -len(item.tokens)):
         longest = len(batch[0].tokens) + 1 if batch else 0
         if batch and (len(batch) + 1) * longest * width > batch_tokens:
-            check_cancelled()
             yield batch
             batch = []
         batch.append(item)
     if batch:
-        check_cancelled()
         yield batch
 
 

@@ -28,6 +28,8 @@ class StepsInC(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("keys", "values", "key_strides", "value_strides")),
         *((name, ctypes.c_void_p) for name in ("index", "lengths", "firsts")),
         *((name, ctypes.c_int64) for name in ("index_row", "index_position", "positions")),
+        ("bias", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("bias_row", "bias_head")),
     ]
 
 
@@ -164,8 +166,9 @@ class Steps:
         scale: float,
         firsts: Tensor | None = None,
         shared: int | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
-        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
+        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ + bias)`` for ``query [N, H, D]``.
 
         :meth:`plain_read` computes the same if :func:`can_step` is false.
 
@@ -178,6 +181,7 @@ class Steps:
             firsts: integers ``[N]``: the first position to read; None: 0.
             shared: the first ``shared`` components of the keys are the values, E = ``shared``;
                 None: the values are those that were added.
+            bias: what is added to the scores, broadcastable to ``[N, H, T]``; None for nothing.
 
         Raises:
             ValueError: a shape is wrong.
@@ -192,7 +196,7 @@ class Steps:
         if shared is not None and (key.shape[2] != 1 or not 0 < shared <= width):
             raise ValueError(f"{shared} shared components do not match keys {list(key.shape)}")
         if found is None:
-            return self.plain_read(query, index, lengths, scale, firsts, shared)
+            return self.plain_read(query, index, lengths, scale, firsts, shared, bias)
         query = query if query.stride()[1:] == (width, 1) else query.contiguous()
         lengths = None if lengths is None else lengths.contiguous()
         firsts = None if firsts is None else firsts.contiguous()
@@ -201,6 +205,10 @@ class Steps:
         steps = self.in_c(index, lengths, firsts)
         if shared is not None:
             steps.values, steps.value_strides = steps.keys, steps.key_strides
+        if bias is not None:
+            bias = bias.to(query.dtype).broadcast_to(rows, heads, self.length)
+            bias = bias if bias.stride(2) == 1 else bias.contiguous()
+            steps.bias, (steps.bias_row, steps.bias_head, _) = bias.data_ptr(), bias.stride()
         given = [
             ctypes.c_void_p(query.data_ptr()),
             ctypes.c_int64(query.stride(0)),
@@ -225,6 +233,7 @@ class Steps:
         scale: float,
         firsts: Tensor | None = None,
         shared: int | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
         """The plain reference of :meth:`read`, with gradients and for any dtype."""
         key, value = self.gather(index)
@@ -232,6 +241,7 @@ class Steps:
         each = query.shape[1] // key.shape[1]
         key, value = (part.repeat_interleave(each, 1) for part in (key, value))
         scores = scale * (query.unsqueeze(-2) @ key.mT)
+        scores = scores if bias is None else scores + bias.unsqueeze(-2)
         allowed = self.allowed(lengths, firsts)
         if allowed is None:
             return (torch.softmax(scores, -1) @ value).squeeze(-2)

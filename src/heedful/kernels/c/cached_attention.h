@@ -15,6 +15,8 @@ struct steps {
     const int64_t *starts;  /* [N]: first position to read; null: 0 */
     int64_t index_row_stride, index_position_stride; /* strides of index */
     int64_t positions;
+    const float *bias; /* [N, H, T]: what is added to the scores, contiguous in T; null: nothing */
+    int64_t bias_row_stride, bias_head_stride;
 };
 
 struct heads {
@@ -69,6 +71,8 @@ static inline void attend_to_steps(const struct steps *s, const struct heads *a,
         for (int64_t h = 0; h < a->heads; h++)
             scores[h * stride + t] = scale * dot(query + h * d, k + h / heads_per_group * d, d);
     }
+    for (int64_t h = 0; s->bias && h < a->heads; h++)
+        add(scores + h * stride, s->bias + n * s->bias_row_stride + h * s->bias_head_stride + start, 1, count);
     for (int64_t h = 0; h < a->heads; h++) softmax(scores + h * stride, count, stride);
     for (int64_t t = 0; t < count; t++) {
         const float *v = values[t] + from[t * s->index_position_stride] * value_strides[t];
