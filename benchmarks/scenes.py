@@ -6,9 +6,9 @@
 
 A scene of 64 × 64 pixels has two shapes in two of 4 × 4 cells, on a noisy background. Its caption
 names both in alphabetical order: "a blue square and a red circle". ``point`` describes the test
-scenes and measures how often the place with the largest weight for the words of a shape (colour and
-noun; the mean of their weights) lies in the cell of the scene that holds the shape; by chance, in
-one of 16. Shapes that are not named are counted as missed.
+scenes, or others with ``--part validation``, and measures how often the place with the largest
+weight for the words of a shape (colour and noun; the mean of their weights) lies in the cell of the
+scene that holds the shape; by chance, in one of 16. Shapes that are not named count as missed.
 """
 
 import argparse
@@ -117,17 +117,17 @@ def pointed(trace: Any, shapes: list[dict[str, Any]], module: str) -> Iterator[b
         yield same_cell(best, trace.axes["image"].extent, shape["box"])
 
 
-def point(run: Path, folder: Path, count: int, module: str | None) -> dict[str, Any]:
-    """The pointing accuracy of a run on test scenes."""
+def point(run: Path, folder: Path, part: str, count: int, module: str | None) -> dict[str, Any]:
+    """The pointing accuracy of a run on the scenes of a part."""
     predictor = heedful.load(run)
-    boxes = json.loads((folder / "test.json").read_text(encoding="utf-8"))[:count]
+    boxes = json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))[:count]
     axes = predictor.model.attention_axes()
     reading = [name for name, own in axes.items() if own == ("target", "image")]
     chosen = module or reading[-1]
     found = []
     kind: Any = predictor.spec.input_type()
     for number, shapes in enumerate(boxes):
-        seen = kind(image=as_uri(folder / "test" / f"{number:05}.png"))
+        seen = kind(image=as_uri(folder / part / f"{number:05}.png"))
         found += pointed(predictor.trace(seen, relevance=False), shapes, chosen)
     share = sum(found) / len(found)
     return {
@@ -150,13 +150,15 @@ def main(arguments: list[str] | None = None) -> int:
     pointing = commands.add_parser("point")
     pointing.add_argument("run", type=Path)
     pointing.add_argument("folder", type=Path)
+    pointing.add_argument("--part", choices=("validation", "test"), default="test")
     pointing.add_argument("--count", type=int, default=500)
     pointing.add_argument("--module", help="the attention module; default: the last one")
     options = parser.parse_args(arguments)
     if options.command == "make":
         make(options.folder, options.train, options.seed)
     else:
-        json.dump(point(options.run, options.folder, options.count, options.module), sys.stdout)
+        names = ("run", "folder", "part", "count", "module")
+        json.dump(point(*(getattr(options, name) for name in names)), sys.stdout)
         print()
     return 0
 
