@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import gradcheck
 
 from heedful.attention.positions import ALiBi, RelativePositions, Rotary, Shaw, T5Buckets, ntk_base
@@ -165,6 +165,31 @@ def test_two_directions_have_the_same_buckets(half: int, beyond: int) -> None:
 
 
 # ALiBi
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(
+    ("first", "queries", "keys"), [(0, 9, 9), (5, 4, 9), (0, 2, 12), (3, 3, 1)]
+)
+def test_consecutive_positions_are_computed_by_diagonals(
+    first: int, queries: int, keys: int, bidirectional: bool, heads: int
+) -> None:
+    """Values and gradients are those of positions in another order, which have no diagonals."""
+    part = T5Buckets(heads, 8, 6, bidirectional=bidirectional).double()
+    nn.init.normal_(part.table.weight)
+    query = torch.zeros(heads, queries, 2, dtype=torch.float64)
+    places, order = torch.arange(first, first + queries), torch.arange(queries).flip(0)
+    weights = torch.randn(*((heads,) * (heads > 1)), queries, keys, dtype=torch.float64)
+    found, gradients = [], []
+    for bias in (
+        part.bias(query, keys, places, 1.0),
+        part.bias(query, keys, places[order], 1.0).flip(-2),
+    ):
+        found.append(bias.detach())
+        gradients += torch.autograd.grad((weights * bias).sum(), part.table.weight)
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+    torch.testing.assert_close(*gradients)
 
 
 def test_slopes_of_the_paper() -> None:

@@ -39,6 +39,7 @@ def dot_context(
     *,
     form: FusedForm,
     dropout: float = 0.0,
+    added: bool = False,
 ) -> Tensor:
     """The context ``[.., Q, dv]`` of ``softmax(scale · query · keyᵀ)`` over the allowed keys.
 
@@ -52,13 +53,14 @@ def dot_context(
         grid: the queries and keys that the mask is evaluated on; None without a mask.
         form: the factor on the dot products, and the sink or cap.
         dropout: share of the weights set to zero.
+        added: whether the mask is a result of :func:`added_form`, which kernels can use as it is.
     """
     if form.cap is not None or (form.sink is not None and _by_flex(query, key, mask, dropout)):
         return flex_context(query, key, value, mask, grid, form=form)
     if form.sink is not None:
         given = with_sink(query, key, value, mask, grid, form)
         return _dot_context(*given, form.scale, dropout)[..., : value.shape[-1]]
-    return _dot_context(query, key, value, mask, grid, form.scale, dropout)
+    return _dot_context(query, key, value, mask, grid, form.scale, dropout, added)
 
 
 def supports(
@@ -100,12 +102,15 @@ def _dot_context(
     grid: Grid | None,
     scale: float,
     dropout: float,
+    added: bool = False,
 ) -> Tensor:
     kernel = functools.partial(
         _fused, dropout_p=dropout, scale=scale, enable_gqa=_is_grouped(query, key)
     )
     if mask is None or grid is None:
         return kernel(query, key, value)
+    if added and isinstance(mask, Tensor):
+        return kernel(query, key, value, attn_mask=mask)
     square = query.shape[-2] == key.shape[-2]
     from_start = grid.first is None or (isinstance(grid.first, int) and grid.first == 0)
     if isinstance(mask, Causal) and from_start and square:
@@ -164,7 +169,9 @@ def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) 
     if bias is not None:
         added = bias.to(dtype)
         if allowed is not None:
-            added = torch.where(allowed, added, float("-inf"))
+            # A sum, whose gradient needs no selection: the mask often has a size of 1 where the
+            # bias does not.
+            added = added + added.new_zeros(allowed.shape).masked_fill(~allowed, float("-inf"))
     if added is not None and added.dim() < 2:
         added = added.view(1, -1)  # The kernels require a query and a key dimension.
     return added

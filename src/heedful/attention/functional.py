@@ -214,7 +214,7 @@ def _fused(
     require_same_width(query, key)
     grid = None if mask is None else projected_query.grid(key)
     softmax_scale = mechanism.normalize.softmax_scale() or 1.0
-    adds = isinstance(mask, Tensor) and mask.is_floating_point()
+    adds, added = isinstance(mask, Tensor) and mask.is_floating_point(), False
     if mechanism.positions is not None or (adds and softmax_scale != 1.0):
         grid = projected_query.grid(key)
         allowed, bias = split_mask(mask, grid)
@@ -223,8 +223,8 @@ def _fused(
             bias = bias * softmax_scale
         bias = placed if bias is None else bias if placed is None else bias + placed
         if bias is not None:
-            mask = added_form(allowed, bias, query.dtype)
-    return dot_context(query, key, value, mask, grid, form=form, dropout=dropout)
+            mask, added = added_form(allowed, bias, query.dtype), True
+    return dot_context(query, key, value, mask, grid, form=form, dropout=dropout, added=added)
 
 
 def position_bias(

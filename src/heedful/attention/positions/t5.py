@@ -19,8 +19,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.attention.positions.base import RelativePositions, check_heads, offsets, sum_type
+from heedful.attention.positions.base import (
+    RelativePositions,
+    check_heads,
+    check_positions,
+    offsets,
+    sum_type,
+)
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
+from heedful.basics.addresses import readable
 from heedful.basics.constants import WithConstants
 from heedful.basics.limits import MOST_POSITIONS
 
@@ -130,14 +137,34 @@ class T5Buckets(WithConstants, RelativePositions):
             ValueError: the number of heads, or the number of positions, does not match the queries.
         """
         check_heads(self.heads, query, positions)
-        buckets = self.bucket(offsets(positions, keys))
+        check_positions(positions)
         # The gradient is a sum over all scores, which half precision cannot represent.
         table = self.table.weight.to(sum_type(self.table.weight.dtype))
+        if _are_consecutive(positions):
+            bias = self._of_diagonals(table, keys, positions).to(query.dtype)
+            return bias.squeeze(0) if self.heads == 1 else bias
+        buckets = self.bucket(offsets(positions, keys))
         bias = F.embedding(buckets, table).to(query.dtype)  # [.., Q, K, H]
         if self.heads == 1:
             return bias.squeeze(-1)
         bias = bias.movedim(-1, -3)
         return bias if positions.dim() == 1 else bias.squeeze(-4)
 
+    def _of_diagonals(self, table: Tensor, keys: int, positions: Tensor) -> Tensor:
+        """The bias ``[H, Q, K]`` of consecutive positions: each diagonal has one offset.
+
+        The gradient of the table is then a sum over Q + K − 1 offsets, not over Q · K scores.
+        """
+        whole = torch.arange(-int(positions[-1]), keys - int(positions[0]))
+        values = F.embedding(self.bucket(whole), table).T  # [H, Q + K − 1]
+        return values.unfold(-1, keys, 1).flip(-2)
+
     def extra_repr(self) -> str:
         return f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
+
+
+def _are_consecutive(positions: Tensor) -> bool:
+    """Whether these are several positions of all rows, one after another, on the CPU."""
+    if positions.dim() != 1 or len(positions) < 2 or not readable(positions):
+        return False
+    return bool((positions.diff() == 1).all())
