@@ -168,10 +168,11 @@ def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) 
     added = allowed
     if bias is not None:
         added = bias.to(dtype)
-        if allowed is not None:
-            # A sum, whose gradient needs no selection: the mask often has a size of 1 where the
-            # bias does not.
+        if allowed is not None and allowed.numel() < added.numel():
+            # A small mask is added, because the gradient of a sum needs no selection.
             added = added + added.new_zeros(allowed.shape).masked_fill(~allowed, float("-inf"))
+        elif allowed is not None:
+            added = torch.where(allowed, added, float("-inf"))
     if added is not None and added.dim() < 2:
         added = added.view(1, -1)  # The kernels require a query and a key dimension.
     return added
