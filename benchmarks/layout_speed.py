@@ -5,7 +5,7 @@
 Both sides have the same random weights, imported by heedful's layouts, and the same inputs; their
 outputs are compared first. A training step is the loss and its gradients without dropout. Inference
 is the states of the encoder (ELECTRA), or a search for ``--new`` tokens with caches, greedy or with
-``--beam``). Each system runs in a process of its own, in which the sides take turns; times are
+``--beam``. Each system runs in a process of its own, in which the sides take turns; times are
 those of the processor, so that other programs disturb them less. The peak of the resident memory is
 that of a further process for each side, which trains and infers alone.
 """

@@ -169,7 +169,7 @@ def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) 
     if bias is not None:
         added = bias.to(dtype)
         if allowed is not None and allowed.numel() < added.numel():
-            # A small mask is added, because the gradient of a sum needs no selection.
+            # A small mask is added: biases are finite, and a sum has the simpler gradient.
             added = added + added.new_zeros(allowed.shape).masked_fill(~allowed, float("-inf"))
         elif allowed is not None:
             added = torch.where(allowed, added, float("-inf"))

@@ -28,8 +28,8 @@ def token_batches(items: Sequence[Item], width: int, batch_tokens: int) -> Itera
     """Batches of items, longest first, of at most ``batch_tokens`` padded source tokens.
 
     Every item counts ``width`` times, once for each row that search needs; a batch has at least
-    one item, however long. The memory that large batches freed is returned to the system, so that
-    it does not grow with the number of items.
+    one item, however long. The memory that large batches freed is returned to the system
+    (:class:`~heedful.kernels.allocator.FreedMemory`).
     """
     for batch in _batches(items, width, batch_tokens):
         check_cancelled()
