@@ -34,6 +34,24 @@ def say(page: Any, text: str) -> str:
     return found
 
 
+def test_an_answer_is_kept_by_a_reload_right_after_it(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as watched:
+        page = watched.page
+        for turn in range(1, 4):
+            say(page, "I am Eve.")
+            page.reload()
+            page.locator(f".heed-turn >> nth={2 * turn - 1}").wait_for()
+            assert page.locator(".heed-turn").count() == 2 * turn
+        for _ in range(4):
+            say(page, "I am Dan.")
+        page.reload()
+        page.locator(".heed-turn >> nth=13").wait_for()
+        place = "list => [list.scrollTop + list.clientHeight, list.scrollHeight]"
+        seen, height = page.locator(".heed-turns").evaluate(place)
+        assert height > page.locator(".heed-turns").bounding_box()["height"] + 20
+        assert seen >= height - 2, "the last turn is displayed after a reload"
+
+
 def test_a_conversation(chromium: Any, address: str) -> None:
     phone = {"width": 360, "height": 740}
     with opened(chromium, address, viewport=phone, color_scheme="dark") as watched:

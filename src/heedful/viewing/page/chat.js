@@ -83,12 +83,13 @@ class Chat {
     for (const [name] of NUMBERS) this.numbers[name].field.hidden = !samples;
   }
 
-  save() {
+  /** @param {boolean} [now] whether turns have changed */
+  save(now = false) {
     const turns = JSON.stringify(this.turns);
     this.page.savedInputs.set("chat", {
       model: this.chooser.model, text: this.input.value, how: this.decoding.input.value,
       ...(turns.length <= MOST_SAVED ? { turns } : {}), ...Object.fromEntries(NUMBERS.map(([name]) => [name, this.numbers[name].input.value])),
-    });
+    }, now);
   }
 
   /** @param {string | undefined} saved */
@@ -128,7 +129,7 @@ class Chat {
     this.request?.abort();
     this.turns = [];
     this.chooser.notice.textContent = "";
-    this.save();
+    this.save(true);
     this.show();
     this.input.focus();
   }
@@ -139,7 +140,7 @@ class Chat {
     const own = this.turns[this.turns.length - (answered ? 2 : 1)];
     this.turns = this.turns.slice(0, answered ? -2 : -1);
     if (own && !this.input.value) this.input.value = own.text;
-    this.save();
+    this.save(true);
     this.show();
     this.input.focus();
   }
@@ -186,7 +187,7 @@ class Chat {
     } finally {
       if (request === this.request) {
         this.setRequest(null);
-        this.save();
+        this.save(true);
         this.show();
       }
     }
@@ -209,5 +210,9 @@ class Chat {
 export function panel(page, readers, start) {
   const chat = new Chat(page, readers);
   if (start.text && !page.savedInputs.get("chat")?.turns) chat.input.value = start.text;
-  return { name: "chat", title: "Chat", body: chat.body, show: () => chat.chooser.restoreSubject(), hasInput: true };
+  const show = () => {
+    chat.chooser.restoreSubject();
+    chat.log.showEnd();
+  };
+  return { name: "chat", title: "Chat", body: chat.body, show, hasInput: true };
 }

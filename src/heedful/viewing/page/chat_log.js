@@ -67,6 +67,11 @@ export class ConversationLog {
     this.dropped.textContent = count ? `${room}${left} left out for the last answer.`.replace(/^t/, "T") : "";
     const answered = turns.some(({ read }) => read !== undefined);
     this.readout.textContent = answered ? "Select a word of an answer to see which earlier words it attended to." : "";
+    this.showEnd();
+  }
+
+  /** Scroll to the last turn; a list that is not displayed does not scroll. */
+  showEnd() {
     this.list.scrollTop = this.list.scrollHeight;
   }
 
@@ -100,7 +105,7 @@ export class ConversationLog {
     const text = element("p", { class: "heed-said heed-writing", dir: "auto" });
     const who = element("p", { class: "heed-who" }, element("bdi", {}, speaker));
     this.list.append(element("li", { class: "heed-turn heed-answer" }, who, text));
-    this.list.scrollTop = this.list.scrollHeight;
+    this.showEnd();
     return text;
   }
 

@@ -49,11 +49,16 @@ export class SavedInputs {
     return this.fields[name] ?? null;
   }
 
-  /** @param {string} name @param {Fields} fields */
-  set(name, fields) {
+  /**
+   * @param {string} name
+   * @param {Fields} fields
+   * @param {boolean} [now] save it at once: for what the user cannot simply type again
+   */
+  set(name, fields, now = false) {
     this.fields[name] = fields;
-    if (!this.persistent || this.timer !== undefined) return;
+    if (!this.persistent || (this.timer !== undefined && !now)) return;
     this.write();
+    if (this.timer !== undefined) return;
     this.timer = window.setTimeout(() => {
       this.timer = undefined;
       this.write();
