@@ -1,6 +1,7 @@
 """The task answer-spans: training, answering, no answer, windows, commands, server and views."""
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli import main
-from heedful.inference.span_reader import SpanReader
+from heedful.data.vocabularies import VocabularySettings, train_vocabulary
+from heedful.inference.span_reader import Found, Question, SpanReader
+from heedful.inference.span_windows import Window
+from heedful.inference.text_reader import Row
 from heedful.interop.exporting import export_hf
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
@@ -210,9 +214,23 @@ def test_a_long_text_is_read_in_windows_and_none_of_it_is_cut(run: Path) -> None
 
 
 def _asked(text: str) -> Any:
-    from heedful.inference.span_reader import Question
-
     return Question("Who sat?", text)
+
+
+def test_spans_inside_words_are_extended_and_given_once(run: Path) -> None:
+    text = "The reddish dog sat."
+    trained = heedful.load(run)
+    letters = VocabularySettings(kind="characters", vocabulary_size=99)
+    vocabulary = train_vocabulary(lambda: [text], letters, seed=1, where="the test")
+    reader = SpanReader(trained.model, vocabulary, may_refuse=False, overlap=4, longest=9)
+    ranges = reader.locate(text).ranges
+    at = {one: ranges.index((one, one + 1)) for one in range(len(text)) if text[one] != " "}
+    found = Found(-9.0, [(-0.1, at[4], at[6]), (-0.2, at[4], at[10]), (-3.0, at[0], at[1])], 0.0)
+    answer = reader.answer(_asked(text), [Window(Row([], []), 0)], [found])
+    assert answer.answer == "reddish"
+    assert [one.text for one in answer.candidates] == ["reddish", "The"]
+    assert answer.best is not None
+    assert answer.best.probability == pytest.approx(math.exp(-0.1), rel=1e-5)
 
 
 def test_a_question_alone_and_in_a_batch_has_the_same_answer(run: Path) -> None:
@@ -275,10 +293,12 @@ def test_the_loss_is_the_mean_of_both_boundaries_over_the_text(run: Path) -> Non
         for which in (0, 1):
             scores = logits[row, places, which].log_softmax(0)
             total -= float(scores[places.index(int(batch.boundaries[row, which]))]) / 2
-    assert float(found.total) == pytest.approx(total, rel=1e-5)
+    assert float(found.total.detach()) == pytest.approx(total, rel=1e-5)
     parts = task.split(batch, 3, 1)
     assert sum(one.weight for one in parts) == batch.weight
-    assert sum(float(task.loss(one).total) for one in parts) == pytest.approx(total, rel=1e-5)
+    assert sum(float(task.loss(one).total.detach()) for one in parts) == pytest.approx(
+        total, rel=1e-5
+    )
 
 
 def test_a_trace_shows_where_the_answer_was_read(run: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
 from heedful.data.readers.questions import QuestionColumns, read_questions
-from heedful.data.token_offsets import TokenLocator
+from heedful.data.token_offsets import TokenLocator, whole_words
 from heedful.data.vocabularies import VocabularySettings, train_vocabulary
 from heedful.evaluation.span_answers import (
     Scores,
@@ -115,6 +115,30 @@ def _bytes():
 
 
 # Windows
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "expected"),
+    [
+        ("a strawberry, ripe", "awb", "strawberry"),
+        ("a strawberry, ripe", "berry, ri", "strawberry, ripe"),
+        ("in 1066, by", "06", "1066"),
+        ("the café.", "caf", "café"),
+        ("the cafe\u0301.", "cafe", "cafe\u0301"),
+        ("विद्यालय में", "द्या", "विद्यालय"),
+        ("don't (very)", "very", "very"),
+        ("state-of-the-art", "of", "of"),
+        ("東京都に住む", "京都", "京都"),
+        ("ภาษาไทยง่าย", "ไทย", "ไทย"),
+        ("年1066年", "06", "1066"),
+    ],
+)
+def test_answers_are_whole_words_in_scripts_with_spaces(
+    text: str, inside: str, expected: str
+) -> None:
+    start = text.index(inside)
+    first, last = whole_words(text, start, start + len(inside))
+    assert text[first:last] == expected
 
 
 def test_windows_overlap_and_cover_the_text_with_the_whole_question_in_each() -> None:

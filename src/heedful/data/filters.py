@@ -24,6 +24,18 @@ TWO_A_WORD = re.compile(
     r"[\u2e80-\u2fdf\u3005-\u30ff\u3100-\u312f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 FOUR_A_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf]")
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script that puts no spaces between words.
+
+    Example:
+        >>> [is_unspaced(one) for one in "漢กa"]
+        [True, True, False]
+    """
+    return bool(TWO_A_WORD.match(character) or FOUR_A_WORD.match(character))
+
+
 # A ratio means little for very short texts ("Ja." for "Yes, it is."): they count as so many words.
 FEWEST_WORDS = 3
 FULL = 0.6

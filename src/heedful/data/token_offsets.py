@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from heedful.basics.symbols import UNKNOWN
+from heedful.data.filters import is_unspaced
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 
@@ -144,3 +145,31 @@ def _shared(start: int, end: int, count: int) -> list[Range]:
     if end - start == count:
         return [(place, place + 1) for place in range(start, end)]
     return [(start, end)] * count
+
+
+def whole_words(text: str, start: int, end: int) -> Range:
+    """Characters ``start`` to ``end`` of a text, extended to the whole words at both boundaries.
+
+    In scripts without spaces between words, boundaries stay as they are.
+
+    Example:
+        >>> start, end = whole_words("a strawberry, ripe", 7, 9)
+        >>> "a strawberry, ripe"[start:end]
+        'strawberry'
+    """
+    if start >= end:
+        return start, end
+    while _is_inside_word(text, start):
+        start -= 1
+    while _is_inside_word(text, end):
+        end += 1
+    return start, end
+
+
+def _is_inside_word(text: str, place: int) -> bool:
+    return 0 < place < len(text) and all(map(_is_of_word, text[place - 1 : place + 1]))
+
+
+def _is_of_word(character: str) -> bool:
+    spelt = character.isalnum() or unicodedata.category(character)[0] == "M"
+    return spelt and not is_unspaced(character)

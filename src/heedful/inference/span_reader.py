@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.data.token_offsets import LocatedTokens, TokenLocator
+from heedful.data.token_offsets import LocatedTokens, TokenLocator, whole_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.inference_mode import ready
@@ -45,7 +45,7 @@ class Candidate:
     end: int
     """Index after its last character."""
     probability: float
-    """``P(start) · P(end)`` in its window."""
+    """``P(start) · P(end)`` in its window, of the span of tokens that was extended."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields of this class."""
@@ -99,7 +99,8 @@ class SpanReader:
     """A predictor of answers: an encoder with a head for spans, and its vocabulary.
 
     A text longer than the model reads is read in windows that overlap; the question is whole in
-    each of them. The answer is the span with the highest probability in its window, of all windows.
+    each of them. The answer is the span with the highest probability in its window, of all windows,
+    extended to whole words (not in scripts without spaces between words).
     The score of "no answer" is its lowest one over all windows.
 
     Args:
@@ -302,8 +303,8 @@ class SpanReader:
 def _candidate(
     context: str, located: LocatedTokens, first: int, last: int, score: float
 ) -> Candidate | None:
-    """The span of tokens as characters, without white space around; None if there are none."""
-    start, end = located.ranges[first][0], located.ranges[last][1]
+    """The span of tokens as whole words, without white space around; None if there are none."""
+    start, end = whole_words(context, located.ranges[first][0], located.ranges[last][1])
     text = context[start:end]
     start += len(text) - len(text.lstrip())
     text = text.strip()
