@@ -317,6 +317,12 @@ def test_a_classifier_with_one_output_predicts_a_number(tmp_path: Path) -> None:
     assert theirs(tmp_path / "back", texts) == pytest.approx(theirs(folder, texts), abs=1e-6)
     kept = safetensors.torch.load_file(tmp_path / "back" / "model.safetensors")
     assert all(torch.equal(kept[name], one) for name, one in weights.items())
+    assert (
+        json.loads((tmp_path / "back" / "config.json").read_text())["problem_type"] == "regression"
+    )
+    again = import_hf(tmp_path / "back", tmp_path / "again")
+    assert again.recipe.task == "regression"
+    assert numbers(again.path, texts) == pytest.approx(numbers(run.path, texts), abs=1e-6)
 
 
 def test_our_own_regression_gives_its_numbers_in_transformers(tmp_path: Path) -> None:
@@ -327,6 +333,14 @@ def test_our_own_regression_gives_its_numbers_in_transformers(tmp_path: Path) ->
     found = numbers(tmp_path / "run", texts)
     assert theirs(tmp_path / "hf", texts) == pytest.approx(found, abs=1e-4)
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["problem_type"] == "regression"
+
+
+def test_several_numbers_for_a_text_are_refused(tmp_path: Path) -> None:
+    bert_folder(tmp_path / "hf", "BertForSequenceClassification")
+    _changed(tmp_path / "hf" / "config.json", problem_type="regression")
+    with pytest.raises(UserError, match=r'"regression": the head has \d outputs; heedful predicts'):
+        import_hf(tmp_path / "hf", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def numbers(run: Path, texts: list[str]) -> list[float]:

@@ -17,7 +17,13 @@ from heedful.interop.layouts.albert import ALBERT
 from heedful.interop.layouts.bert import BERT
 from heedful.interop.layouts.distilbert import DISTILBERT
 from heedful.interop.layouts.electra import ELECTRA
-from heedful.interop.layouts.encoder import SEVERAL_LABELS, SPANS, EncoderLayout, EncoderShape
+from heedful.interop.layouts.encoder import (
+    NUMBER,
+    SEVERAL_LABELS,
+    SPANS,
+    EncoderLayout,
+    EncoderShape,
+)
 from heedful.interop.layouts.roberta import ROBERTA, XLM_ROBERTA
 from heedful.interop.texts import (
     ImportedText,
@@ -59,7 +65,7 @@ GENERATOR = "generator"
 _MASKED, _NEXT, _REPLACED = "masked", "masked_next", "replaced"
 _NUMBER, _SEVERAL = "regression", "multi-label"
 _OF_TEXTS = {
-    _NUMBER: ("classification", "regression"),
+    _NUMBER: ("classification", NUMBER),
     _SEVERAL: ("classification", SEVERAL_LABELS),
 }
 """Tasks whose heads are classifiers in other libraries, with the ``problem_type`` there."""
@@ -98,8 +104,7 @@ def read_encoder(
     found = layout.import_tensors(tensors, settings, vocabulary.places, shape, where)
     weights = _renamed(found, dict.fromkeys(_PAIRS, _NEXT))
     labels: list[str] = []
-    several = "classification" in shape.heads and config.get("problem_type") == SEVERAL_LABELS
-    number = shape.heads.get("classification") == 1 and not several
+    number, several = _number_or_several(shape, config.get("problem_type"), f"{where}/{CONFIG}")
     if number or several:
         weights = _renamed(weights, {"classification": _NUMBER if number else _SEVERAL})
     if SPANS in shape.heads:
@@ -126,6 +131,18 @@ def read_encoder(
         )
         weights |= _fresh_head(settings, vocabulary.size)
     return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads), outputs)
+
+
+def _number_or_several(shape: EncoderShape, problem: Any, where: str) -> tuple[bool, bool]:
+    """Whether a classifier predicts a number, and whether it gives any number of labels."""
+    outputs = shape.heads.get("classification", 0)
+    if problem == NUMBER and outputs > 1:
+        raise UserError(
+            f'{where}: problem_type = "{NUMBER}": the head has {outputs} outputs; heedful predicts '
+            "one number for a text"
+        )
+    several = outputs > 0 and problem == SEVERAL_LABELS
+    return outputs == 1 and not several, several
 
 
 def _span_error(layout: EncoderLayout, where: str) -> UserError:

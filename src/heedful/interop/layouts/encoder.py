@@ -21,6 +21,8 @@ from heedful.models.bert import BertSettings
 
 SEVERAL_LABELS = "multi_label_classification"
 """``problem_type`` of a classifier that gives any number of labels."""
+NUMBER = "regression"
+"""``problem_type`` of a classifier whose output is a number."""
 SPANS = "answer-spans"
 """The head for the boundaries of answers, in files with ``qa_outputs``."""
 _SPAN_LAYER = "qa_outputs"
@@ -88,7 +90,7 @@ class EncoderLayout(ABC):
         dim, heads = given["hidden_size"], given["heads"]
         if dim % heads:
             raise fields.refuse(self.name_of_heads, f"does not divide hidden_size = {dim}")
-        fields.require("problem_type", "single_label_classification", SEVERAL_LABELS)
+        fields.require("problem_type", "single_label_classification", SEVERAL_LABELS, NUMBER)
         fields.require("tie_word_embeddings", True)
         for name in ("is_decoder", "add_cross_attention", "is_encoder_decoder"):
             fields.require(name, False)
