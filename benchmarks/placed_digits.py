@@ -7,7 +7,8 @@
 MNIST is a folder with the four IDX files of MNIST, plain, .gz or .xz. Without clutter, the training
 images have their digit in the middle, because ``training.shift`` moves it to another place in each
 pass; with clutter, each digit is written ``--copies`` times, at other places and with other pieces
-of 8 × 8 pixels. The test images are made once.
+of 8 × 8 pixels. The last 6,000 training digits are for validation. Validation and test images are
+made once, with their digit anywhere.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PIECE = 8
+KINDS = ("images-idx3-ubyte", "labels-idx1-ubyte")
 Bytes = NDArray[np.uint8]
 
 
@@ -65,7 +67,7 @@ def placed(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the four files."""
+    """Write the six files."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -78,9 +80,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(options.seed)
-    for part, copies in (("train", options.copies), ("t10k", 1)):
-        digits = np.tile(read(options.mnist, f"{part}-images-idx3-ubyte"), (copies, 1, 1))
-        labels = np.tile(read(options.mnist, f"{part}-labels-idx1-ubyte"), copies)
+    digits, labels = (read(options.mnist, f"train-{kind}") for kind in KINDS)
+    held = len(digits) // 10
+    parts = {
+        "train": (digits[:-held], labels[:-held]),
+        "validation": (digits[-held:], labels[-held:]),
+        "t10k": tuple(read(options.mnist, f"t10k-{kind}") for kind in KINDS),
+    }
+    for part, (own, names) in parts.items():
+        copies = options.copies if part == "train" else 1
+        digits, labels = np.tile(own, (copies, 1, 1)), np.tile(names, copies)
         middle = part == "train" and not options.clutter
         images = placed(digits, options.side, options.clutter, rng, middle=middle)
         write(options.folder / f"{part}-images-idx3-ubyte.gz", images)

@@ -43,6 +43,7 @@ from heedful.tasks.texts.evaluation import score_text_run
 from heedful.tasks.texts.evaluation_options import TextEvaluation
 from heedful.tasks.texts.run import as_text_run
 from heedful.training.budget import steps_of
+from heedful.training.loop import DivergedError
 from heedful.training.train import prepare, train
 from reporting import machine, said, table
 
@@ -56,6 +57,10 @@ SYSTEMS = {
 }
 """System → the recipe of its pre-training."""
 LEARNING_RATES = (3e-4, 1e-3, 3e-3)
+FLOAT32 = "training.precision=float32"
+"""Otherwise the precision depends on what else the machine does."""
+FINE_TUNING = (FLOAT32, "training.keep_last=1")
+"""Settings of all fine-tunings."""
 RESAMPLES = 1000
 Texts = NDArray[np.str_]
 """An answer for each example ``[N]``."""
@@ -104,22 +109,24 @@ def pretrain(system: str, options: argparse.Namespace) -> Path | None:
     if not SYSTEMS[system]:
         return None
     out: Path = options.out / system / "pretraining"
+    kept = out.parent / "steps.json"
+    if kept.exists():
+        check_options(kept, options)
     if (out / "result.json").exists():
         return out
     data = options.data / "wikitext-2"
-    changes = [*options.set, f"training.threads={options.threads}"]
+    changes = [FLOAT32, *options.set, f"training.threads={options.threads}"]
     tables = with_overrides(read_recipe(find_recipe(SYSTEMS[system])), changes)
     tables.pop("tune", None)
-    kept = out.parent / "steps.json"
     if not kept.exists():
         recipe = check_recipe(tables, SYSTEMS[system])
         prepare(recipe, out, data=data)
         steps = steps_of(open_run(out), recipe, options.budget)
         tables = with_steps(tables, steps)
         write_recipe(out, write_toml(check_recipe(tables, SYSTEMS[system])))
-        write_json(kept, steps)
+        write_json(kept, {"steps": steps, "options": asked(options)})
     else:
-        tables = with_steps(tables, json.loads(kept.read_text(encoding="utf-8")))
+        tables = with_steps(tables, json.loads(kept.read_text(encoding="utf-8"))["steps"])
     if not train(tables, out, data=data):
         raise KeyboardInterrupt
     return out
@@ -150,7 +157,7 @@ def fine_tune(
     tables = read_recipe(find_recipe(recipe))
     for part in ["tune"] if start is None else ["tune", "model", "tokeniser"]:
         tables.pop(part, None)
-    changes = [f"seed={seed}", f"training.learning_rate={rate}"]
+    changes = [f"seed={seed}", f"training.learning_rate={rate}", *FINE_TUNING]
     changes += [f"training.threads={options.threads}", *options.set_fine_tuning]
     out: Path = options.out / system / task / f"rate-{rate:g}-seed-{seed}"
     if (out / "result.json").exists():
@@ -161,10 +168,56 @@ def fine_tune(
     return out
 
 
-def validated(run: Path) -> float:
-    """The validation figure of the chosen checkpoint, by which learning rates are chosen."""
+def validated(run: Path) -> tuple[float, float]:
+    """The validation figure of the chosen checkpoint, by which rates are chosen, and −loss."""
     chosen = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    return float(chosen["validation"][chosen["chosen_by"]])
+    figures = chosen["validation"]
+    return float(figures[chosen["chosen_by"]]), -float(figures["loss"])
+
+
+def search(trained: Callable[[float], Path]) -> tuple[dict[float, Path], float]:
+    """The run of each of ``LEARNING_RATES``, and the rate that is best in validation.
+
+    Raises:
+        UserError: the loss diverged with all of them.
+    """
+    runs: dict[float, Path] = {}
+    for rate in LEARNING_RATES:
+        try:
+            runs[rate] = trained(rate)
+        except DivergedError as error:
+            print(f"learning rate {rate:g}: {error}", file=sys.stderr)
+    if not runs:
+        raise UserError("the loss diverged with all learning rates")
+    return runs, max(runs, key=lambda rate: validated(runs[rate]))
+
+
+def asked(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that a result depends on."""
+    names = ("budget", "set", "set_fine_tuning")
+    return {"seeds": len(options.seeds) + 1, **{name: getattr(options, name) for name in names}}
+
+
+def check_options(kept: Path, options: argparse.Namespace) -> None:
+    """Raise UserError if what was kept was made with other options."""
+    before = json.loads(kept.read_text(encoding="utf-8"))["options"]
+    for name, value in asked(options).items():
+        seeds_of_a_start = name == "seeds" and kept.name == "steps.json"
+        if before[name] != value and not seeds_of_a_start:
+            raise UserError(
+                f"{kept} was made with {name} = {before[name]}, not {value}; choose another --out"
+            )
+
+
+def done(kept: Path, options: argparse.Namespace) -> bool:
+    """Whether a figure is kept.
+
+    Raises:
+        UserError: it was made with other options.
+    """
+    if kept.exists():
+        check_options(kept, options)
+    return kept.exists()
 
 
 def answers(run: Path) -> tuple[Texts, Texts]:
@@ -199,14 +252,13 @@ def figure(runs: Sequence[Path], task: str) -> dict[str, Any]:
 def make(system: str, task: str, options: argparse.Namespace) -> None:
     """Search the learning rate, train the other seeds, and score them."""
     kept = options.out / system / task / "figure.json"
-    if kept.exists():
+    if done(kept, options):
         return
     start = pretrain(system, options)
-    first = {rate: fine_tune(system, task, start, rate, 1, options) for rate in LEARNING_RATES}
-    best = max(first, key=lambda rate: validated(first[rate]))
+    first, best = search(lambda rate: fine_tune(system, task, start, rate, 1, options))
     runs = [first[best]]
     runs += [fine_tune(system, task, start, best, seed, options) for seed in options.seeds]
-    write_json(kept, {**figure(runs, task), "learning_rate": best})
+    write_json(kept, {**figure(runs, task), "learning_rate": best, "options": asked(options)})
 
 
 def markdown(options: argparse.Namespace) -> str:

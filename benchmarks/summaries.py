@@ -8,9 +8,11 @@
 
 FOLDER has the folders ``scitldr-a`` and ``aeslc`` with train, dev and test (docs/summaries.md).
 Every system is tuned alike: with the first seed it is trained with each learning rate, and the rate
-with the best validation is used for all seeds. The checkpoint is chosen in validation; test data
-are used once. Each result is written as JSON when it is complete, and is not computed again; rerun
-the command to resume. Intervals are of 95 %, from 1,000 bootstrap resamples of the test texts.
+with the best validation is used for all seeds; a rate whose loss diverges is not. The checkpoint is
+chosen in validation; only the chosen rate is scored on the test set, once for each seed. Each
+result is written as JSON when it is complete, and is not computed again; rerun the command to
+resume. Baselines have intervals of 95 %, from 1,000 bootstrap resamples of the test texts; systems
+the mean and the standard deviation of the seeds.
 """
 
 import argparse
@@ -30,6 +32,7 @@ from heedful.data.readers.opening import open_input
 from heedful.evaluation.rouge import NAMES, rouge_figures, rouge_values
 from heedful.runs.recipe import find_recipe, read_recipe
 from heedful.tasks.spec import NoOptions, Opening, spec_of_run
+from heedful.training.loop import DivergedError
 from heedful.training.train import train
 from reporting import machine, said, table
 from resident import peak_resident, reset_peak
@@ -117,12 +120,15 @@ def recorded(figures: Any) -> dict[str, list[float]]:
     return {name: [one.value, one.low, one.high] for name, one in figures.items()}
 
 
-def result(name: str, seed: int, rate: float | None, options: argparse.Namespace) -> Row:
-    """Train and score one system; its recipe's learning rate if ``rate`` is None."""
+def trained(name: str, seed: int, rate: float | None, options: argparse.Namespace) -> Path:
+    """The run of one system; with its recipe's learning rate if ``rate`` is None.
+
+    Raises:
+        DivergedError: the loss diverged.
+    """
     suffix = f"{name}-{seed}" if rate is None else f"{name}-{seed}-{rate:g}"
-    path: Path = options.out / f"{suffix}.json"
-    if path.exists():
-        return read_json(path)
+    if options.steps is not None:
+        suffix += f"-{options.steps}-steps"
     recipe = read_recipe(find_recipe(name))
     corpus = name.partition("-")[0]
     training = {**recipe["training"], "threads": options.threads}
@@ -132,17 +138,26 @@ def result(name: str, seed: int, rate: float | None, options: argparse.Namespace
         training |= {"max_steps": options.steps, "validate_every": options.steps}
         training["checkpoint_every"] = options.steps
     recipe |= {"seed": seed, "training": training}
-    run = options.out / suffix
+    run: Path = options.out / suffix
     if not train(recipe, run, data=options.data / CORPORA[corpus]):
         sys.exit(130)
+    return run
+
+
+def result(name: str, seed: int, rate: float | None, options: argparse.Namespace) -> Row:
+    """Train one system, and score it on the test set."""
+    run = trained(name, seed, rate, options)
+    path: Path = run.with_name(f"{run.name}.json")
+    if path.exists():
+        return read_json(path)
     opened, spec = spec_of_run(run)
     found = spec.evaluate(opened, None, NoOptions(), Opening(device="cpu"))
     chosen = opened.chosen()
     made = {
-        "corpus": corpus,
+        "corpus": name.partition("-")[0],
         "system": name,
         "seed": seed,
-        "rate": training["learning_rate"],
+        "rate": opened.recipe.training.learning_rate,
         "figures": recorded(found.figures),
         "validation": chosen.state["validation"],
         "steps": chosen.step,
@@ -158,10 +173,18 @@ def tuned(name: str, options: argparse.Namespace) -> Iterator[Row]:
     if not options.rates:
         yield from (result(name, seed, None, options) for seed in options.seeds)
         return
-    tried = [result(name, first, rate, options) for rate in options.rates]
-    best = max(tried, key=lambda one: one["validation"]["rouge1"])
-    yield best
-    yield from (result(name, seed, best["rate"], options) for seed in others)
+    figures: dict[float, float] = {}
+    for rate in options.rates:
+        try:
+            run = trained(name, first, rate, options)
+        except DivergedError as error:
+            print(f"{name}, learning rate {rate:g}: {error}", file=sys.stderr)
+            continue
+        figures[rate] = spec_of_run(run)[0].chosen().state["validation"]["rouge1"]
+    if not figures:
+        sys.exit(f"{name}: the loss diverged with all learning rates")
+    best = max(figures, key=lambda rate: figures[rate])
+    yield from (result(name, seed, best, options) for seed in (first, *others))
 
 
 def report(found: Sequence[Row]) -> str:
@@ -170,23 +193,12 @@ def report(found: Sequence[Row]) -> str:
     for corpus in CORPORA:
         own = [one for one in found if one["corpus"] == corpus]
         for system in sorted({one["system"] for one in own}):
-            runs = best_rate([one for one in own if one["system"] == system])
+            runs = [one for one in own if one["system"] == system]
             cells = [_cell([one["figures"][name] for one in runs]) for name in NAMES.values()]
             seeds = len(runs) if runs[0]["seed"] is not None else 0
             lines.append([corpus, system, str(seeds or "–"), *cells])
     header = ["corpus", "system", "seeds", *NAMES.values()]
     return "\n".join([table(header, lines), "", said(machine(1))])
-
-
-def best_rate(runs: Sequence[Row]) -> Sequence[Row]:
-    """The runs with the learning rate of the run with the best validation."""
-    trained = [one for one in runs if one["seed"] is not None]
-    if not trained:
-        return runs
-    first = min(one["seed"] for one in trained)
-    tried = [one for one in trained if one["seed"] == first]
-    rate = max(tried, key=lambda one: one["validation"]["rouge1"])["rate"]
-    return [one for one in trained if one["rate"] == rate]
 
 
 def _cell(figures: Sequence[Sequence[float]]) -> str:

@@ -155,7 +155,7 @@ def collect(rows: list[Row], out: Path) -> list[dict[str, Any]]:
                     "key": row.key,
                     "name": row.name if len(scores[0]) == 1 else f"{row.name}: {head}",
                     "runs": len(scored),
-                    "wanted": len(runs),
+                    "wanted": row.folds or 1 + row.seeds,
                     "figures": values,
                     "settings": best["settings"],
                     "minutes": best["minutes"],

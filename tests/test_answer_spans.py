@@ -149,6 +149,45 @@ def test_prediction_files_are_the_official_ones(run: Path, tmp_path: Path) -> No
     assert "" in found.values()  # no answer
 
 
+def test_repeated_identifiers_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
+    rows = "question\tcontext\tanswer\nWho sat?\tThe dog sat.\tdog\n"
+    for name in "ab":
+        (tmp_path / f"{name}.tsv").write_text(rows)
+    both = [f"--data={tmp_path / 'a.tsv'}", f"--data={tmp_path / 'b.tsv'}"]
+    said = refusal(["evaluate", str(run), *both, "--predictions", str(tmp_path / "p.json")])
+    assert "2 questions have the identifier" in said
+    twice = json.loads((run.parent / "test.json").read_text())
+    twice["data"] *= 2
+    (tmp_path / "twice.json").write_text(json.dumps(twice))
+    arguments = ["ask", str(run), str(tmp_path / "twice.json"), "-o", str(tmp_path / "lines")]
+    said = refusal([*arguments, "--predictions", str(tmp_path / "p.json")])
+    assert "questions have the identifier" in said
+    assert not list(tmp_path.glob("p.json")) + list(tmp_path.glob("lines"))
+
+
+def test_the_averaged_checkpoint_has_the_threshold_of_its_validation(tmp_path: Path) -> None:
+    for seed, name in enumerate(("train", "validation", "test")):
+        write(tmp_path / f"{name}.json", 60, seed, none=0.4)
+    settings = recipe(tmp_path)
+    settings["training"] |= {
+        "max_steps": 30,
+        "validate_every": 10,
+        "checkpoint_every": 10,
+        "average_checkpoints": 3,
+        "keep_last": 3,
+    }
+    assert heedful.train(settings, tmp_path / "run")
+    average = json.loads((tmp_path / "run" / "result.json").read_text())["average"]
+    opened, spec = spec_of_run(tmp_path / "run")
+    reader = spec.load(opened.path, device="cpu", checkpoint="average")
+    from heedful.tasks.answer_spans.evaluation import score_spans
+
+    examples: Any = spec.kept(opened, "answer-spans", "validation")
+    found = score_spans("x", reader, examples, 0).figures
+    assert found["f1"].value == pytest.approx(average["validation"]["f1"])
+    assert found["best_f1"].value == pytest.approx(found["f1"].value)
+
+
 def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("The red dog sat. The old cat ran.\n")
@@ -165,8 +204,13 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
         best = one["candidates"][0]
         assert both[best["start"] : best["end"]] == best["text"]
         assert 0 < one["probability"] <= 1
-    many = command(["predict", str(run), "-"], json.dumps(objects[0]) + "\n")
-    assert many == full[0]["answer"] + "\n"
+    many = command(["predict", str(run), "-"], "\n" + json.dumps(objects[0]) + "\n")
+    assert many == "\n" + full[0]["answer"] + "\n"
+    wrong = refusal(["predict", str(run), "-"], json.dumps(objects[0]) + '\n{"question": 3}\n')
+    assert "line 2: " in wrong
+    trace = str(tmp_path / "trace.safetensors")
+    traced = command(["ask", str(run), "--trace", trace], f"\nWho sat?\t{both}\n\n")
+    assert traced == f"\n{full[0]['answer']}\n\n"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +224,11 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
         ([], '{"question": "Who?"}\n', "standard input:1: 'context'"),
         (["--json", "--scores"], "", "--json includes the scores"),
         (["--predictions", "p.json"], "Who?\tIt.\n", "--predictions needs a file in SQuAD's"),
-        ([], "who " * 30 + "?\tThe dog sat. " * 9 + "\n", "leave no room for the text"),
+        (
+            [],
+            "\n" * 300 + "who " * 30 + "?\tThe dog. " * 9 + "\n",
+            "question 301: the question",
+        ),
     ],
 )
 def test_bad_input_gives_one_clear_line(

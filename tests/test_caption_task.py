@@ -40,6 +40,8 @@ from heedful.tasks.captioning.figures import caption_figures
 from heedful.tasks.captioning.predictor import find_captions
 from heedful.tasks.captioning.terms import Coverage
 from heedful.tasks.captioning.training import CaptionTask, captions_of
+from heedful.tasks.captioning.words import encode
+from heedful.tasks.column_spec import LeftOutError
 from heedful.tasks.image_input import seen_in
 from heedful.tasks.spec import Opening, spec_of_run
 from heedful.training.terms import TeacherForced
@@ -147,9 +149,9 @@ def test_tables_that_cannot_be_used_are_named(folder: Path, row: str, message: s
 def test_batches_have_all_captions() -> None:
     known = {"words": [*"abcd"], "lower_case": True, "split": "spaces", "longest": 4}
     codecs, spec = Captioning().codecs(known), Captioning()
-    texts = [["A b", "b"], ["c d a b", "a zebra d"], ["a b c d"]]  # with END, two are too long
-    from heedful.tasks.captioning.words import encode
-
+    texts = [["A b", "b"], ["c d a b", "a zebra d"]]  # with END, one is too long
+    with pytest.raises(LeftOutError, match="all captions have 4 words or more"):
+        encode(["a b c d"], known)
     rows = [
         {"image": np.full((2, 2, 3), number, np.uint8), "captions": encode(own, known)}
         for number, own in enumerate(texts)

@@ -184,8 +184,10 @@ def test_as_many_tags_as_words(tmp_path: Path) -> None:
     assert words[0].split()[0] == f"the/{tags[0].split()[0]}"
     objects = [json.loads(line) for line in ask(["tag", "run", "--json"], given).splitlines()]
     assert [one["tags"] for one in objects] == [line.split() for line in tags[:3]]
+    with pytest.raises(UserError, match="leave out --words"):
+        ask(["tag", "run", "--json", "--words"], given)
     path = tmp_path / "tags.safetensors"
-    ask(["tag", "run", "--trace", path], "the film was\n")
+    assert ask(["tag", "run", "--trace", path], "\nthe film was\n\n") == f"\n{tags[0]}\n\n"
     assert Trace.load(path).decided == tags[0].split()
 
 

@@ -97,6 +97,9 @@ def test_wrong_files_are_named(tmp_path: Path, content: str, message: str) -> No
     (tmp_path / "a").write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         list(read_dialogues([str(tmp_path / "a")]))
+    (tmp_path / "log.txt").write_text("a: x\n" * 65_537)
+    with pytest.raises(UserError, match=r"log.txt:65537: a dialogue of more than 65,536 turns"):
+        list(read_dialogues([str(tmp_path / "log.txt")]))
 
 
 # Turns as pairs

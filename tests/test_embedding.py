@@ -376,6 +376,20 @@ def test_the_server_and_the_page_compare_texts(run: Path, chromium: Any) -> None
             it.page.fill(".heed-embed textarea", "\n\n".join(texts))
             it.page.wait_for_selector(".heed-pairs li >> nth=2")
             shown = it.page.locator(".heed-pairs .heed-number").all_text_contents()
+            it.page.focus(".heed-embed .heed-matrix")
+            it.page.keyboard.press("ArrowDown")
+            it.page.keyboard.press("Enter")
+            it.page.wait_for_selector("text=The other panels show text 2")
+            it.tab("links")
+            bar = it.page.locator(".heed-sentence-field")
+            assert bar.input_value() == texts[1]
+            bar.fill("a red cat")
+            bar.press("Enter")  # only this text is replaced, and it stays selected
+            it.tab("embed")
+            it.page.wait_for_selector(".heed-pairs >> text=a red cat")
+            it.page.wait_for_selector("text=The other panels show text 2")
+            typed = it.page.input_value(".heed-embed textarea").split("\n")
+            assert typed == [texts[0], "a red cat", texts[2]]
     cosines = (vectors @ vectors.T)[np.triu_indices(3, 1)]
     assert [float(one.replace("−", "-")) for one in shown] == pytest.approx(
         sorted(cosines)[::-1], abs=1e-3

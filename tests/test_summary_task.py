@@ -3,6 +3,7 @@
 import json
 import lzma
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 import heedful
 from heedful.basics.errors import UserError
+from heedful.basics.settings import check
 from heedful.basics.symbols import END, PAD, UNKNOWN
 from heedful.cli import evaluate, task_commands
 from heedful.data.column_batch import ColumnBatch
@@ -157,6 +159,36 @@ def test_the_command_summarises_lines_and_tables(folder: Path, tmp_path: Path) -
     found = call("summarise", str(folder / "run"), str(table))
     assert isinstance(found.exception, UserError)
     assert "no column 'source'" in str(found.exception)
+
+
+def test_counts_of_a_command_are_of_all_lines(folder: Path, tmp_path: Path) -> None:
+    run = str(folder / "run")
+    lines = "".join(f"{' '.join(['zorblax'] * 9)}\n\n" for _ in range(70))
+    stopped = call("summarise", run, input=lines)
+    assert stopped.stdout.count("\n") == 140
+    counts = re.findall(r"(\d+) of (\d+) summaries were ended after", stopped.stderr)
+    assert len(counts) <= 1
+    assert all(total == "70" for _, total in counts)
+    rows = tmp_path / "texts.jsonl"
+    rows.write_text('{"source": "Yesterday Zorblax went."}\n\n{"source": "It was a day."}\n')
+    found = call("summarise", run, str(rows)).stdout.split("\n")
+    assert len(found) == 4
+    assert found[1] == ""
+    for beam in ("0", "-1", "500"):
+        done = call("summarise", run, "--beam", beam, input="A text.\n")
+        assert isinstance(done.exception, UserError)
+        assert "beam" in str(done.exception)
+
+
+def test_a_sample_depends_on_the_line_and_not_on_the_batch(folder: Path) -> None:
+    predictor = heedful.load(folder / "run", device="cpu")
+    predictor.options = check(
+        type(predictor.options), {"sample": True, "seed": 3, "temperature": 3.0}, "the options"
+    )
+    rows = [{"source": "Yesterday Zorblax went to the office."}] * 66
+    found = [one.text for one in predictor.predict(rows)]
+    assert found[0] != found[64]
+    assert [one.text for one in predictor.predict(rows[:2], keys=[64, 65])] == found[64:]
 
 
 def test_a_trace_says_what_is_copied(folder: Path, tmp_path: Path) -> None:
@@ -310,11 +342,6 @@ def test_the_benchmark_knows_its_baselines(tmp_path: Path, monkeypatch: Any) -> 
     given = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--baselines"]
     assert summaries.main(given) == 0
     assert len(list((tmp_path / "out").glob("*.json"))) == 6
-    tried = [
-        {"seed": seed, "rate": rate, "validation": {"rouge1": rouge}}
-        for seed, rate, rouge in ((1, 0.1, 5.0), (1, 0.2, 7.0), (2, 0.2, 1.0))
-    ]
-    assert [one["seed"] for one in summaries.best_rate(tried)] == [1, 2]
 
 
 def test_every_summary_of_a_text_is_a_target() -> None:

@@ -419,6 +419,14 @@ def test_cues_end_at_pauses_and_when_they_are_long() -> None:
     ]
     assert subtitles([Word("x", 3599.9996, 3661)], "vtt")[3] == "01:00:00.000 --> 01:01:01.000"
     assert subtitles([], "vtt") == ["WEBVTT", ""]
+    near = [Word("a", 0, 0.01), Word("b" * 42, 0.02, 1)]  # a cue ends before the next begins
+    assert subtitles(near, "srt")[1::4] == [
+        "00:00:00,000 --> 00:00:00,020",
+        "00:00:00,020 --> 00:00:01,000",
+    ]
+    marks = [Word("a<b>&-->", 0, 1)]
+    assert subtitles(marks, "vtt")[4] == "a&lt;b&gt;&amp;--&gt;"
+    assert subtitles(marks, "srt")[2] == "a<b>&-->"
 
 
 def test_cuts_are_where_it_is_quiet() -> None:
@@ -763,5 +771,7 @@ def test_a_language_model_changes_the_search(folder: Path, tmp_path: Path) -> No
                     "--output", str(tmp_path / "led.txt"))  # fmt: skip
     assert scored.exit_code == 0, scored.exception
     assert (tmp_path / "led.txt").read_text(encoding="utf-8").splitlines()[2] == led.stdout.strip()
+    alone = invoke("transcribe", run, name, "--language-weight", "1")
+    assert "--language-weight needs --language-model" in str(alone.exception)
     wrong = invoke("transcribe", run, name, "--language-model", run)
     assert "no language model" in str(wrong.exception)

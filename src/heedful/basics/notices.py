@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 _silent = False
 
@@ -40,6 +41,42 @@ def once() -> Callable[[str], None]:
             notice(text)
 
     return notice_once
+
+
+_Write = Callable[..., str]
+_sums: ContextVar[dict[_Write, tuple[Callable[[str], None], tuple[int, ...]]] | None] = ContextVar(
+    "sums", default=None
+)
+
+
+def counted_notice(say: Callable[[str], None], write: _Write, *counts: int) -> None:
+    """Say ``write(*counts)``, if the first count is not 0; in :func:`summed`, at its end.
+
+    Args:
+        say: such as :func:`notice`.
+        write: makes the text. Equal functions, such as the same method of the same object, are the
+            same notice.
+        counts: numbers that can be added.
+    """
+    sums = _sums.get()
+    if sums is not None:
+        _, before = sums.get(write, (say, (0,) * len(counts)))
+        sums[write] = say, tuple(map(sum, zip(before, counts, strict=True)))
+    elif counts[0]:
+        say(write(*counts))
+
+
+@contextmanager
+def summed() -> Iterator[None]:
+    """Sum the counts of each :func:`counted_notice` of this thread, and say it once at the end."""
+    token = _sums.set({})
+    try:
+        yield
+    finally:
+        sums = _sums.get() or {}
+        _sums.reset(token)
+        for write, (say, counts) in sums.items():
+            counted_notice(say, write, *counts)
 
 
 @contextmanager

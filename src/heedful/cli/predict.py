@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heedful.basics.errors import UserError
 from heedful.cli.commands import add_command
 from heedful.tasks.line_commands import Encoding, File, Head, Json, Output, bar
 from heedful.tasks.options import (
@@ -21,6 +22,10 @@ from heedful.tasks.options import (
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance
     from heedful.tasks.spec import TaskSpec
+
+
+_BLANK = object()
+"""An empty line that is no input of the task."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +87,28 @@ def _lines(
 ) -> Iterator[list[str]]:
     from json import dumps
 
+    def write(one: Any) -> str:
+        return dumps(one.to_json(), ensure_ascii=False) if as_json else spec.write_result(one)
+
+    first = 1
     for window in windows:
-        found = predictor.predict([spec.read_input(spec.read_argument(one)) for one in window])
-        if as_json:
-            yield [dumps(one.to_json(), ensure_ascii=False) for one in found]
-        else:
-            yield [spec.write_result(one) for one in found]
+        read = [_read(spec, line, number) for number, line in enumerate(window, start=first)]
+        first += len(window)
+        found = iter(predictor.predict([one for one in read if one is not _BLANK]))
+        yield ["" if one is _BLANK else write(next(found)) for one in read]
         if advance is not None:
             advance(len(window))
+
+
+def _read(spec: "TaskSpec", line: str, number: int) -> Any:
+    """The input of a line, or ``_BLANK``.
+
+    Raises:
+        UserError: the line is no input of the task; the message has its number.
+    """
+    try:
+        return spec.read_input(spec.read_argument(line))
+    except UserError as error:
+        if not line.strip():
+            return _BLANK
+        raise UserError(f"line {number}: {error}") from error

@@ -15,7 +15,7 @@ from typing import IO, cast
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.basics.notices import notice
+from heedful.basics.notices import notice, summed
 from heedful.data.memory import Memory
 from heedful.data.readers import read_line_blocks
 from heedful.data.readers.opening import STANDARD_INPUT
@@ -122,6 +122,8 @@ def line_windows(
 def write_lines(windows: Iterable[Iterable[str]], output: Path | None, noun: str) -> None:
     """Write each answer as one line. Line breaks become spaces and are counted in a notice.
 
+    Notices with counts are for all windows together.
+
     Args:
         windows: the answers, written and flushed window by window.
         output: a file, written atomically; standard output if None.
@@ -131,7 +133,7 @@ def write_lines(windows: Iterable[Iterable[str]], output: Path | None, noun: str
         UserError: the output cannot be written.
     """
     breaks = 0
-    with opened_output(output) as lines:
+    with summed(), opened_output(output) as lines:
         for window in windows:
             for line in window:
                 whole = without_breaks(line)

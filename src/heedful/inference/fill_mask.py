@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import counted_notice, notice
 from heedful.basics.symbols import END
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
@@ -196,12 +196,14 @@ class FillMask:
                     found.append(self._filling(text, tokens, count))
                 if advance is not None:
                     advance(1)
-        if long:
-            self.notify(
-                f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} "
-                "tokens: each mask is read in a window around it"
-            )
+        counted_notice(self.notify, self._long, long)
         return found
+
+    def _long(self, long: int) -> str:
+        return (
+            f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} "
+            "tokens: each mask is read in a window around it"
+        )
 
     def tokens(self, text: str, where: str = "") -> list[int]:
         """The tokens of ``text``, including masks.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import counted_notice, notice
 from heedful.data.token_offsets import LocatedTokens, TokenLocator, whole_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
@@ -158,23 +158,36 @@ class SpanReader:
         return float(head.threshold)
 
     def predict(
-        self, questions: Iterable[Question | tuple[str, str]], *, advance: Advance | None = None
+        self,
+        questions: Iterable[Question | tuple[str, str]],
+        *,
+        advance: Advance | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> list[SpanAnswer]:
         """The answer to each question, in order; empty for an empty question about an empty text.
+
+        Args:
+            questions: with their texts.
+            advance: called with the number of questions that are finished.
+            numbers: of the questions, for messages; by default their places, from 1.
 
         Raises:
             UserError: a question or its text is empty, or a question leaves no room for the text.
         """
         asked = [Question(*one) for one in questions]
-        windows = [self.windows_of(one, number) for number, one in enumerate(asked, start=1)]
+        named = range(1, len(asked) + 1) if numbers is None else numbers
+        windows = [self.windows_of(*each) for each in zip(asked, named, strict=True)]
         found = self.read(windows, advance=advance)
         answers = list(map(self.answer, asked, windows, found))
-        if long := sum(len(own) > 1 for own in windows):
-            self.notify(
-                f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} tokens: "
-                "read in windows, and the best answer of all is given"
-            )
+        long = sum(len(own) > 1 for own in windows)
+        counted_notice(self.notify, self._long, long)
         return answers
+
+    def _long(self, long: int) -> str:
+        return (
+            f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} tokens: "
+            "read in windows, and the best answer of all is given"
+        )
 
     def windows_of(self, asked: Question, number: int = 1) -> list[Window]:
         """The windows of a question and its text.

@@ -9,6 +9,7 @@ from torch import nn
 
 from heedful.basics.cancellation import check_cancelled
 from heedful.basics.json_models import read_object
+from heedful.basics.notices import summed
 from heedful.data.column_batch import ColumnBatch
 from heedful.inference.inference_mode import ready
 from heedful.inference.trace import Trace
@@ -63,16 +64,32 @@ class ColumnPredictor(Generic[ModelT, InputT, ResultT]):
         """One result for each of some inputs, called in :meth:`ready`."""
         raise NotImplementedError
 
+    def answer_keyed(self, inputs: Sequence[InputT], keys: Sequence[int]) -> Sequence[ResultT]:
+        """As :meth:`answer`, for tasks that can draw samples; overridden instead of it.
+
+        Args:
+            inputs: some inputs.
+            keys: a number for each input, from which its random numbers are derived.
+        """
+        return self.answer(inputs)
+
     def batch(self, inputs: Sequence[InputT]) -> ColumnBatch:
         """The columns of inputs, on the device."""
         rows = [self.spec.encode(one, self.known) for one in inputs]
         return ColumnBatch.of_rows(rows, self.spec.codecs(self.known)).to(self.device)
 
-    def predict(self, inputs: Sequence[InputT | Mapping[str, Any]]) -> list[ResultT]:
+    def predict(
+        self,
+        inputs: Sequence[InputT | Mapping[str, Any]],
+        *,
+        keys: Sequence[int] | None = None,
+    ) -> list[ResultT]:
         """One result for each input, in their order.
 
         Args:
             inputs: of the task's type of inputs, or their fields as dictionaries.
+            keys: for samples, a number for each input, from which its random numbers are derived;
+                by default its place, from 0.
 
         Raises:
             UserError: the fields of an input do not fit; the message has its number, from 1.
@@ -82,11 +99,14 @@ class ColumnPredictor(Generic[ModelT, InputT, ResultT]):
             read_object(kind, dict(one), f"input {number}") if isinstance(one, Mapping) else one
             for number, one in enumerate(inputs, start=1)
         ]
+        numbers = range(len(read)) if keys is None else keys
         found: list[ResultT] = []
-        for first in range(0, len(read), _ROWS):
-            check_cancelled()
-            with self.ready():
-                found += self.answer(read[first : first + _ROWS])
+        with summed():
+            for first in range(0, len(read), _ROWS):
+                check_cancelled()
+                some = slice(first, first + _ROWS)
+                with self.ready():
+                    found += self.answer_keyed(read[some], numbers[some])
         return found
 
     def ready(self) -> AbstractContextManager[None]:

@@ -118,13 +118,20 @@ def paths_given(files: list[str] | None, *, traced: bool) -> Iterable[str]:
 
 
 def predicted_lines(
-    predict: Callable[[list[Seen]], Sequence[Any]], paths: Iterable[str], as_json: bool
+    predict: Callable[..., Sequence[Any]], paths: Iterable[str], as_json: bool
 ) -> Iterator[list[str]]:
-    """One line for each path, in the same order; an empty one for an empty path."""
-    left = iter(paths)
+    """One line for each path, in the same order; an empty one for an empty path.
+
+    Args:
+        predict: :meth:`heedful.tasks.column_predictor.ColumnPredictor.predict`.
+        paths: the paths of the images.
+        as_json: whether to write JSON objects.
+    """
+    left = enumerate(paths)
     while some := list(islice(left, _AT_ONCE)):
-        found = iter(predict([seen_in(path) for path in some if path]))
-        yield [_line(path, next(found), as_json) if path else "" for path in some]
+        keys = [number for number, path in some if path]
+        found = iter(predict([seen_in(path) for _, path in some if path], keys=keys))
+        yield [_line(path, next(found), as_json) if path else "" for _, path in some]
 
 
 def _line(path: str, found: Any, as_json: bool) -> str:

@@ -1,9 +1,9 @@
 """Options and functions of the commands that predict line by line."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,6 +12,8 @@ from heedful.basics.errors import UserError
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance
     from heedful.inference import Trace
+
+T = TypeVar("T")
 
 TRACE_ENDING = ".safetensors"
 
@@ -76,6 +78,22 @@ def only_output(lines: Iterable[str]) -> str:
     if len(found) != 1:
         raise UserError(f"--trace needs one text; the input has {len(found):,}")
     return found[0]
+
+
+def with_trace(
+    inputs: Iterable[T | None], trace: "Callable[[T], Trace]", path: Path, noun: str = "text"
+) -> Iterator[T | None]:
+    """Write the trace of the only input that is not None, then yield all inputs.
+
+    Raises:
+        UserError: there is no input, or there are several.
+    """
+    every = list(inputs)
+    found = [one for one in every if one is not None]
+    if len(found) != 1:
+        raise UserError(f"--trace needs one {noun}; the input has {len(found):,}")
+    save_trace(trace(found[0]), path)
+    yield from every
 
 
 def save_trace(trace: "Trace", path: Path) -> None:

@@ -38,6 +38,9 @@ def choose(loop: Loop, model: nn.Module) -> dict[str, Any]:
         load_model_tensors(model, weights, loop.checkpoints)
         with loop.strategy.whole_model():
             validation = loop.task.validate()
+            # Validation may store what it chooses, such as thresholds, in buffers.
+            stored = {name: one.detach().clone() for name, one in model.named_buffers()}
+        weights |= {name: one.to(weights[name]) for name, one in stored.items() if name in weights}
         figures = loop.strategy.agreed(validation).figures
         state = {
             "step": progress.step,

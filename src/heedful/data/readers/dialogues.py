@@ -97,6 +97,11 @@ def _plain(name: str, lines: Iterable[str]) -> Iterator[Dialogue]:
     turns: list[Turn] = []
     for number, line in enumerate(chain(lines, [""]), start=1):
         if line.strip():
+            if len(turns) == MOST_FACTS:
+                raise UserError(
+                    f"{name}:{number}: a dialogue of more than {MOST_FACTS:,} turns; put a blank "
+                    "line between dialogues"
+                )
             turns.append(read_turn(line, f"{name}:{number}"))
         elif turns:
             yield Dialogue(turns=turns)

@@ -323,7 +323,7 @@ def objects_of_lines(
             continue
         try:
             found = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: not a JSON object; write one object a line") from error
         if not isinstance(found, dict):
             raise UserError(f"{where}: not a JSON object; write one object a line")

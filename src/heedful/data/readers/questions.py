@@ -235,6 +235,20 @@ def _number(found: Any, key: str, where: str) -> int:
     return value
 
 
+def check_names(names: Sequence[str], where: str) -> None:
+    """Check that each question has an identifier of its own, which a prediction file needs.
+
+    Raises:
+        UserError: two questions have the same one.
+    """
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise UserError(
+            f"{where}: {count:,} questions have the identifier '{name}', so that a prediction file "
+            "would keep one of their answers; give one file, whose identifiers differ"
+        )
+
+
 def write_predictions(answers: dict[str, str]) -> str:
     """The official prediction file: a JSON object from identifiers to answers."""
     return json.dumps(answers, ensure_ascii=False, indent=0) + "\n"

@@ -62,16 +62,37 @@ def read_summaries(
             yield TextAndSummaries(where, values[0], values[1:])
 
 
+def read_texts_to_summarise(path: str, source: str, encoding: str | None) -> Iterator[str | None]:
+    """The texts of a table, without summaries; None for an empty line of JSON lines.
+
+    Raises:
+        UserError: as in :func:`read_summaries`.
+    """
+    if FORMATS.get(extension(path)) != "jsonl":
+        found = read_summaries(path, source=source, target=None, encoding=encoding)
+        yield from (one.source for one in found)
+        return
+    with open_input(path) as file:
+        for where, own in json_objects(file, encoding):
+            yield None if own is None else _joined(own, source, where)
+
+
+def _joined(found: dict[str, Any], source: str, where: str) -> str:
+    text = " ".join(filter(None, (one.strip() for one in _texts(found, source, where))))
+    _check(text, source, where)
+    return text
+
+
 def _of_objects(
     file: Input, source: str, target: str | None, encoding: str | None
 ) -> Iterator[TextAndSummaries]:
     for where, found in json_objects(file, encoding):
         if found is None:
             continue
-        text = " ".join(filter(None, (one.strip() for one in _texts(found, source, where))))
+        text = _joined(found, source, where)
         targets = [] if target is None else _texts(found, target, where)
-        for name, value in ((source, text), *((target, one) for one in targets)):
-            _check(value, str(name), where)
+        for one in targets:
+            _check(one, str(target), where)
         yield TextAndSummaries(where, text, targets)
 
 

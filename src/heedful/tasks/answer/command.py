@@ -16,7 +16,7 @@ from heedful.tasks.line_commands import (
     Output,
     TraceFile,
     check_outputs,
-    save_trace,
+    with_trace,
 )
 from heedful.tasks.options import Checkpoint, Device, Precision, Threads, load_for, use_threads
 
@@ -80,7 +80,7 @@ def run(options: AnswerOptions) -> None:
     lines = (line for window in windows for line in window)
     asked = read_questions(lines, "standard input" if options.file == "-" else options.file)
     if options.trace is not None:
-        asked = _traced(predictor, asked, options.trace)
+        asked = with_trace(asked, predictor.trace, options.trace, "question")
     write_lines(_lines(predictor, asked, options), options.output, "answer")
 
 
@@ -170,14 +170,3 @@ def _line(answer: "Answer", options: AnswerOptions) -> str:
         return answer.answer
     read = [f"{hop[0].number} {hop[0].text} ({hop[0].weight:.2f})" for hop in answer.hops]
     return f"{answer.answer}\t{' → '.join(read)}"
-
-
-def _traced(
-    predictor: "StoryPredictor", asked: Iterator["Asked | None"], path: Path
-) -> Iterator["Asked | None"]:
-    """Write the trace of the only question, then yield the question."""
-    found = [one for one in asked if one is not None]
-    if len(found) != 1:
-        raise UserError(f"--trace needs one question; the input has {len(found):,}")
-    save_trace(predictor.trace(found[0]), path)
-    yield from found

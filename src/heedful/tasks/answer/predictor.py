@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from heedful.attention import watch
-from heedful.basics.notices import once
+from heedful.basics.notices import counted_notice, once
 from heedful.inference import Axis, Trace
 from heedful.inference.tracing import END_LABEL, Decision, Described
 from heedful.models import StoryModel
@@ -105,11 +105,15 @@ class StoryPredictor(ColumnPredictor[StoryModel, Asked, Answer]):
     def _say_dropped(self, inputs: Sequence[Asked]) -> None:
         most = self.known["memory"]
         longer = sum(len(one.story) > most for one in inputs)
-        if longer and self.known["longer"] == "drop-oldest":
-            self._notice(
-                f"{longer} of {len(inputs)} stories have more than {most} facts; "
-                "their oldest facts are not read"
-            )
+        if self.known["longer"] == "drop-oldest":
+            counted_notice(self._notice, self._dropped, longer, len(inputs))
+
+    def _dropped(self, longer: int, stories: int) -> str:
+        most = self.known["memory"]
+        return (
+            f"{longer} of {stories} stories have more than {most} facts; "
+            "their oldest facts are not read"
+        )
 
     def trace(self, asked: Asked, relevance: bool = True) -> Trace:
         """The facts that each hop reads.

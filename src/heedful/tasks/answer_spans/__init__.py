@@ -112,18 +112,20 @@ class AnswerSpans(HeadSpec):
         self, run: "TextRun", data: Sequence[str] | None, options: Any, opening: Opening
     ) -> "Evaluation":
         from heedful.inference.files import check_output
-        from heedful.tasks.answer_spans.evaluation import save_predictions
+        from heedful.tasks.answer_spans.evaluation import check_identifiers, save_predictions
         from heedful.tasks.texts.evaluation import read_examples
 
         check_output(options.predictions)
+        if options.predictions is None:
+            return super().evaluate(run, data, options, opening)
+        ((name, _),) = self.heads(run.recipe).items()
+        examples: Any = self.kept(run, name, "test")
+        if data is not None:
+            examples = read_examples(run, name, data, options.encoding)
+        check_identifiers(examples)
         found = super().evaluate(run, data, options, opening)
-        if options.predictions is not None:
-            assert found.outputs is not None
-            ((name, _),) = self.heads(run.recipe).items()
-            examples: Any = self.kept(run, name, "test")
-            if data is not None:
-                examples = read_examples(run, name, data, options.encoding)
-            save_predictions(options.predictions, examples, found.outputs)
+        assert found.outputs is not None
+        save_predictions(options.predictions, examples, found.outputs)
         return found
 
     def score(self, head: "ScoredHead") -> "TextScore":

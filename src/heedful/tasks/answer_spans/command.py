@@ -15,7 +15,7 @@ from heedful.tasks.line_commands import (
     Output,
     TraceFile,
     check_outputs,
-    save_trace,
+    with_trace,
 )
 from heedful.tasks.options import Checkpoint, Device, Precision, Threads, load_for, use_threads
 
@@ -80,6 +80,7 @@ class Ask:
 
 def run(options: Ask) -> None:
     """Run the command."""
+    from heedful.data.readers.questions import check_names
     from heedful.inference.files import check_output, write_lines
 
     check_outputs(options.output, options.trace)
@@ -91,8 +92,10 @@ def run(options: Ask) -> None:
     names, asked = _read(options)
     if options.predictions is not None and names is None:
         raise UserError("--predictions needs a file in SQuAD's format, with identifiers")
+    if options.predictions is not None and names is not None:
+        check_names(names, options.file)
     if options.trace is not None:
-        asked = _traced(predictor, asked, options.trace)
+        asked = with_trace(asked, predictor.trace, options.trace, "question")
     kept: list[str] = []
     write_lines(_lines(predictor, asked, options, kept), options.output, "answer")
     if options.predictions is not None and names is not None:
@@ -185,9 +188,12 @@ def _lines(
     options: Ask,
     kept: list[str],
 ) -> Iterator[list[str]]:
-    while some := list(islice(asked, _AT_ONCE)):
-        found = iter(predictor.predict([one for one in some if one is not None]))
-        answers = [None if one is None else next(found) for one in some]
+    every = enumerate(asked, start=1)
+    while some := list(islice(every, _AT_ONCE)):
+        numbers = [number for number, one in some if one is not None]
+        questions = [one for _, one in some if one is not None]
+        found = iter(predictor.predict(questions, numbers=numbers))
+        answers = [None if one is None else next(found) for _, one in some]
         if options.predictions is not None:
             kept += [one.answer for one in answers if one is not None]
         yield ["" if one is None else _line(one, options) for one in answers]
@@ -210,14 +216,3 @@ def _save(path: Path, names: list[str], answers: list[str]) -> None:
 
     with atomic_file(path) as file:
         file.write(write_predictions(dict(zip(names, answers, strict=True))).encode("utf-8"))
-
-
-def _traced(
-    predictor: "SpanPredictor", asked: "Iterator[Question | None]", path: Path
-) -> "Iterator[Question | None]":
-    """Write the trace of the only question, then yield the question."""
-    found = [one for one in asked if one is not None]
-    if len(found) != 1:
-        raise UserError(f"--trace needs one question; the input has {len(found):,}")
-    save_trace(predictor.trace(found[0]), path)
-    yield from found

@@ -9,7 +9,7 @@ import typer
 
 from heedful.basics.files import atomic_file
 from heedful.data.examples import SpanQuestion
-from heedful.data.readers.questions import write_predictions
+from heedful.data.readers.questions import check_names, write_predictions
 from heedful.evaluation.outcome import Examples, Figure, ReportTable
 from heedful.evaluation.span_answers import Scores, Threshold, best_threshold, summary
 from heedful.inference.span_reader import SpanAnswer, SpanReader
@@ -99,6 +99,11 @@ def _worst(
         for place in order
     ]
     return ReportTable("Lowest F1", ("question", "answer", "right", "F1"), rows)
+
+
+def check_identifiers(examples: Sequence[SpanQuestion]) -> None:
+    """Raise UserError unless each question has an identifier of its own."""
+    check_names([one.name for one in examples], "--predictions")
 
 
 def save_predictions(path: Path, examples: Sequence[SpanQuestion], outputs: Sequence[str]) -> None:

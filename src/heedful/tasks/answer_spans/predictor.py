@@ -1,6 +1,6 @@
 """The predictor of answers for the command line, the server and Python."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from heedful.basics.json_models import read_object
@@ -18,15 +18,25 @@ class SpanPredictor(SpanReader):
     """A :class:`~heedful.inference.span_reader.SpanReader` that also reads JSON objects."""
 
     def predict(
-        self, questions: Iterable[Asked], *, advance: Advance | None = None
+        self,
+        questions: Iterable[Asked],
+        *,
+        advance: Advance | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> list[SpanAnswer]:
         """The answer to each question, in order.
+
+        Args:
+            questions: with their texts.
+            advance: called with the number of questions that are finished.
+            numbers: of the questions, for messages; by default their places, from 1.
 
         Raises:
             UserError: a question or its text is empty, or a question leaves no room for the text.
         """
         require_list(questions, "predict", '[("Who?", text)]')
-        return super().predict(list(map(asked_of, questions)), advance=advance)
+        asked = list(map(asked_of, questions))
+        return super().predict(asked, advance=advance, numbers=numbers)
 
     def trace(self, asked: Asked, *, relevance: bool = True) -> Trace:
         return super().trace(asked_of(asked), relevance=relevance)

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.basics.notices import counted_notice, once
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
 from heedful.data.image_batches import images_of
 from heedful.decoding import Hypothesis, SearchOptions, search
 from heedful.inference import Axis, Media, Trace
 from heedful.inference.fusing import searched
+from heedful.inference.searcher import ended_by_limit
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
 from heedful.models import CaptionModel, Scenes
 from heedful.models.image_features import FRAMES
@@ -44,9 +46,19 @@ class Caption(NamedTuple):
 
 
 def find_captions(
-    model: CaptionModel, images: Tensor, options: SearchOptions
+    model: CaptionModel,
+    images: Tensor,
+    options: SearchOptions,
+    keys: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses for ``images [A, H, W, C]``, in evaluation mode."""
+    """The best hypotheses for ``images [A, H, W, C]``, in evaluation mode.
+
+    Args:
+        model: the model.
+        images: bytes.
+        options: of the search.
+        keys: for samples, a number for each image; by default its place.
+    """
     limits = torch.full((len(images),), model.max_length, device=images.device)
     with without_contention(images.device):
         return search(
@@ -55,7 +67,7 @@ def find_captions(
             rows=len(images),
             options=options,
             max_lengths=limits,
-            keys=list(range(len(images))),
+            keys=keys,
         )
 
 
@@ -69,11 +81,21 @@ class Captioner(ColumnPredictor[CaptionModel, Seen, Caption]):
     def __init__(self, *given: Any, **how: Any) -> None:
         super().__init__(*given, **how)
         self.options: SearchOptions = self.recipe.decoding
+        self.notify = once()
 
-    def answer(self, inputs: Sequence[Seen]) -> list[Caption]:
+    def answer_keyed(self, inputs: Sequence[Seen], keys: Sequence[int]) -> list[Caption]:
         """One description for each of some images."""
-        found = find_captions(self.model, images_of(self.batch(inputs)), self.options)
+        found = find_captions(self.model, images_of(self.batch(inputs)), self.options, keys)
+        longest = self.model.max_length
+        ended = sum(ended_by_limit(own, longest, self.options) for own in found)
+        counted_notice(self.notify, self._ended, ended, len(found))
         return [self._caption(hypotheses) for hypotheses in found]
+
+    def _ended(self, ended: int, captions: int) -> str:
+        return (
+            f"{ended:,} of {captions:,} captions were ended after {self.model.max_length - 1:,} "
+            "words (model.max_length)"
+        )
 
     def _caption(self, hypotheses: Sequence[Hypothesis]) -> Caption:
         best, *others = [

@@ -8,6 +8,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.listed_vocabularies import ListedSettings, ListedVocabulary, Words
 from heedful.tasks.captioning.examples import Described
+from heedful.tasks.column_spec import LeftOutError
 
 _MARKS = ".,;:!?)"
 
@@ -67,10 +68,17 @@ def in_words(text: str, known: Mapping[str, Any]) -> str:
 
 
 def encode(captions: Sequence[str], known: Mapping[str, Any]) -> list[list[int]]:
-    """The tokens of captions, without those that are too long, padded with PAD = 0."""
-    found = [one for one in words_of(known).encode_batch(captions) if len(one) < known["longest"]]
+    """The tokens of captions, without those that are too long, padded with PAD = 0.
+
+    Raises:
+        LeftOutError: all captions are too long.
+    """
+    longest = known["longest"]
+    found = [one for one in words_of(known).encode_batch(captions) if len(one) < longest]
+    if not found:
+        raise LeftOutError(f"all captions have {longest:,} words or more (model.max_length)")
     width = max([1, *map(len, found)])
-    return [one + [0] * (width - len(one)) for one in found] or [[0]]
+    return [one + [0] * (width - len(one)) for one in found]
 
 
 def written(tokens: Sequence[int], known: Mapping[str, Any]) -> str:

@@ -159,12 +159,13 @@ def _text(line: str, classifier: "AnyClassifier", number: int) -> "Text":
 def _traced(
     classifier: "AnyClassifier", windows: "Iterator[list[Text]]", path: Path
 ) -> "Iterator[list[Text]]":
-    """Write the trace of the only text, then yield the text."""
-    texts = [text for window in windows for text in window if "".join(text).strip()]
+    """Write the trace of the only text, then yield all texts."""
+    every = list(windows)
+    texts = [text for window in every for text in window if "".join(text).strip()]
     if len(texts) != 1:
         raise UserError(f"--trace needs one text; the input has {len(texts):,}")
     save_trace(classifier.trace(texts[0]), path)
-    yield texts
+    yield from every
 
 
 class _Answer:

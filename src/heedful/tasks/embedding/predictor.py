@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.basics.notices import counted_notice
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.sliding_windows import count_phrase
@@ -109,14 +110,15 @@ class Embedder(TextReader):
                 mean = torch.stack(own).double().mean(0)
                 vectors[place] = (mean / mean.norm().clamp(min=1e-12)) if self.normalize else mean
         windows = [len(own) for own in rows]
-        if long := sum(count > 1 for count in windows):
-            self.notify(
-                f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} tokens: "
-                "read in windows, whose vectors are averaged"
-            )
-        if empty := windows.count(0):
-            self.notify(f"{count_phrase(empty, 'text')} empty and got a vector of zeros")
+        counted_notice(self.notify, self._long, sum(count > 1 for count in windows))
+        counted_notice(self.notify, _empty, windows.count(0))
         return vectors, windows
+
+    def _long(self, long: int) -> str:
+        return (
+            f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} tokens: "
+            "read in windows, whose vectors are averaged"
+        )
 
     def trace(self, text: str, *, relevance: bool = True) -> Trace:
         """The attention weights of the model for ``text``; relevance is for the vector's length.
@@ -135,3 +137,7 @@ class Embedder(TextReader):
             return f"length {float(length.detach()):.4g}", length - length.detach()
 
         return self.trace_text(text, decide, relevance=relevance)
+
+
+def _empty(empty: int) -> str:
+    return f"{count_phrase(empty, 'text')} empty and got a vector of zeros"

@@ -143,7 +143,7 @@ class EmbeddingHead(Settings):
     weight: float = Field(1.0, gt=0)
     pooling: Pooling = "mean"
     normalize: bool = True
-    contrastive_temperature: float = 0.05
+    contrastive_temperature: float = Field(0.05, gt=0, allow_inf_nan=False)
 
     def figures(self) -> tuple[str, ...]:
         """Figures that checkpoints can be chosen by."""
@@ -159,7 +159,7 @@ class EmbeddingRecipe(EncoderRecipe):
     """How the encoder's output becomes one vector."""
     normalize: bool = True
     """Whether vectors have the length 1."""
-    contrastive_temperature: float = Field(0.05, gt=0)
+    contrastive_temperature: float = Field(0.05, gt=0, allow_inf_nan=False)
     """τ of the contrastive loss."""
     training: EmbeddingTraining = EmbeddingTraining()
 

@@ -15,7 +15,7 @@ from heedful.tasks.line_commands import (
     Output,
     TraceFile,
     check_outputs,
-    save_trace,
+    with_trace,
 )
 from heedful.tasks.options import (
     Beam,
@@ -87,14 +87,16 @@ def run(options: SummariseOptions) -> None:
     if options.json and options.copies:
         raise UserError("--json includes what is copied; leave out --copies")
     use_threads(options.threads)
+    from heedful.basics.settings import check
     from heedful.inference.files import write_lines
 
     predictor = load_for("summary", options)
     if options.beam is not None:
-        predictor.options = predictor.options.model_copy(update={"beam": options.beam})
+        own = predictor.options.model_dump() | {"beam": options.beam}
+        predictor.options = check(type(predictor.options), own, "the options")
     texts = read_texts(options, options.column or predictor.recipe.data.source_column)
     if options.trace is not None:
-        texts = _traced(predictor, texts, options.trace)
+        texts = with_trace(texts, predictor.trace, options.trace)
     write_lines(_lines(predictor, texts, options), options.output, "summary")
 
 
@@ -106,13 +108,13 @@ def read_texts(options: SummariseOptions, column: str) -> Iterator["ToSummarise 
     """
     from heedful.data.readers.kinds import extension
     from heedful.data.readers.labelled import FORMATS
-    from heedful.data.readers.summaries import read_summaries
+    from heedful.data.readers.summaries import read_texts_to_summarise
     from heedful.inference.files import line_windows
     from heedful.tasks.summary.examples import ToSummarise
 
     if extension(options.file) in FORMATS:
-        found = read_summaries(options.file, source=column, target=None, encoding=options.encoding)
-        yield from (ToSummarise(source=one.source) for one in found)
+        found = read_texts_to_summarise(options.file, column, options.encoding)
+        yield from (None if one is None else ToSummarise(source=one) for one in found)
         return
     if options.column is not None:
         raise UserError(
@@ -126,10 +128,11 @@ def read_texts(options: SummariseOptions, column: str) -> Iterator["ToSummarise 
 def _lines(
     predictor: "Summariser", texts: Iterable["ToSummarise | None"], options: SummariseOptions
 ) -> Iterator[list[str]]:
-    every = iter(texts)
+    every = enumerate(texts)
     while some := list(islice(every, _AT_ONCE)):
-        found = iter(predictor.predict([one for one in some if one is not None]))
-        yield ["" if one is None else _line(next(found), options) for one in some]
+        keys = [number for number, one in some if one is not None]
+        found = iter(predictor.predict([one for _, one in some if one is not None], keys=keys))
+        yield ["" if one is None else _line(next(found), options) for _, one in some]
 
 
 def _line(summary: "Summary", options: SummariseOptions) -> str:
@@ -145,14 +148,3 @@ def _line(summary: "Summary", options: SummariseOptions) -> str:
         else one.word
         for one in summary.words
     )
-
-
-def _traced(
-    predictor: "Summariser", texts: Iterable["ToSummarise | None"], path: Path
-) -> Iterator["ToSummarise | None"]:
-    """Write the trace of the only text, then yield the text."""
-    found = [one for one in texts if one is not None]
-    if len(found) != 1:
-        raise UserError(f"--trace needs one text; the input has {len(found):,}")
-    save_trace(predictor.trace(found[0]), path)
-    yield from found

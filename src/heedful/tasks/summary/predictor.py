@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.basics.notices import once
+from heedful.basics.notices import counted_notice, once
 from heedful.basics.symbols import BEGIN, END
 from heedful.decoding import Decodable, Hypothesis, SearchOptions, search
 from heedful.decoding.no_repeats import NoRepeats
 from heedful.inference import Axis, Trace
 from heedful.inference.batches import padded
 from heedful.inference.fusing import searched
+from heedful.inference.searcher import ended_by_limit
 from heedful.inference.trace import AttentionMap
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
 from heedful.models import PairModel, Source
@@ -72,7 +73,11 @@ class Summary(NamedTuple):
 
 
 def find_summaries(
-    model: PairModel, source: Source, options: SearchOptions, longest: int
+    model: PairModel,
+    source: Source,
+    options: SearchOptions,
+    longest: int,
+    keys: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses for the texts of a batch, in evaluation mode.
 
@@ -81,13 +86,14 @@ def find_summaries(
         source: the texts.
         options: of the search.
         longest: most words of a summary.
+        keys: for samples, a number for each text; by default its place.
     """
     decodable: Decodable[Source, Any] = searched(model)
     if size := getattr(options, "block_ngrams", 0):
         decodable = NoRepeats(decodable, size)
     rows = len(source.lengths)
     limits = torch.full((rows,), longest + 1, device=source.tokens.device)
-    return search(decodable, source, rows=rows, options=options, max_lengths=limits)
+    return search(decodable, source, rows=rows, options=options, max_lengths=limits, keys=keys)
 
 
 class Summariser(ColumnPredictor[PairModel, ToSummarise, Summary]):
@@ -102,12 +108,14 @@ class Summariser(ColumnPredictor[PairModel, ToSummarise, Summary]):
         self.options: SearchOptions = self.recipe.decoding
         self.notify = once()
 
-    def answer(self, inputs: Sequence[ToSummarise]) -> list[Summary]:
+    def answer_keyed(self, inputs: Sequence[ToSummarise], keys: Sequence[int]) -> list[Summary]:
         """One summary for each of some texts."""
         self._say_cut(inputs)
         source = source_of(self.batch(inputs), self.model, words_of(self.known).size)
         longest = self.known["longest_summary"]
-        found = find_summaries(self.model, source, self.options, longest)
+        found = find_summaries(self.model, source, self.options, longest, keys)
+        ended = sum(ended_by_limit(own, longest + 1, self.options) for own in found)
+        counted_notice(self.notify, self._ended, ended, len(found))
         best = [hypotheses[0] for hypotheses in found]
         texts = [encode_text(one.source, self.known) for one in inputs]
         copied = self._copied(source, [one.tokens for one in best])
@@ -118,12 +126,22 @@ class Summariser(ColumnPredictor[PairModel, ToSummarise, Summary]):
 
     def _say_cut(self, inputs: Sequence[ToSummarise]) -> None:
         longer = sum(excess(one.source, self.known) > 0 for one in inputs)
-        if longer and self.known["cuts"]:
-            longest = self.known["longest_source"]
-            self.notify(
-                f"{longer:,} of {len(inputs):,} texts are longer than {longest:,} words "
-                "(data.longest_source); the rest of them is not read"
-            )
+        if self.known["cuts"]:
+            counted_notice(self.notify, self._cut, longer, len(inputs))
+
+    def _cut(self, longer: int, texts: int) -> str:
+        longest = self.known["longest_source"]
+        return (
+            f"{longer:,} of {texts:,} texts are longer than {longest:,} words "
+            "(data.longest_source); the rest of them is not read"
+        )
+
+    def _ended(self, ended: int, texts: int) -> str:
+        longest = self.known["longest_summary"]
+        return (
+            f"{ended:,} of {texts:,} summaries were ended after {longest:,} words "
+            "(data.longest_summary)"
+        )
 
     def _copied(self, source: Source, outputs: Sequence[Sequence[int]]) -> Copied | None:
         """What each word of the outputs copies; None for a model that does not copy."""

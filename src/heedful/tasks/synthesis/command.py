@@ -1,6 +1,5 @@
 """``heedful speak``: a text as a sound file."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +46,12 @@ class SpeakOptions:
     precision: Precision = "float32"
 
 
+def _standard_input() -> str:
+    from heedful.inference.files import line_windows
+
+    return "\n".join(line for window in line_windows("-") for line in window)
+
+
 def run(options: SpeakOptions) -> None:
     """Run the command."""
     form = FORMS.get(options.output.suffix.lower())
@@ -64,7 +69,7 @@ def run(options: SpeakOptions) -> None:
     if options.seed is not None:
         own = predictor.options.model_dump() | {"seed": options.seed}
         predictor.options = check(SpeakingSettings, own, "the options")
-    text = sys.stdin.read() if options.text is None else options.text
+    text = _standard_input() if options.text is None else options.text
     if not text.strip():
         raise UserError("the text is empty; give one as an argument or on standard input")
     said = read_object(Said, {"text": text}, "the text")

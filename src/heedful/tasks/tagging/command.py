@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heedful.basics.errors import UserError
 from heedful.tasks.line_commands import (
     Encoding,
     File,
@@ -59,6 +60,8 @@ class Tag:
 def run(options: Tag) -> None:
     """Run the command."""
     check_outputs(options.output, options.trace)
+    if options.json and options.words:
+        raise UserError("--json includes the words; leave out --words")
     use_threads(options.threads)
     from heedful.inference.files import line_windows, write_lines
     from heedful.tasks.texts.loading import load_tagger
@@ -94,7 +97,8 @@ def _lines(
 
 
 def _traced(tagger: "Tagger", windows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
-    """Write the trace of the only sentence, then yield the sentence."""
-    line = only_output(line for window in windows for line in window)
+    """Write the trace of the only sentence, then yield all lines."""
+    every = list(windows)
+    line = only_output(line for window in every for line in window)
     save_trace(tagger.trace(line.split()), path)
-    yield [line]
+    yield from every

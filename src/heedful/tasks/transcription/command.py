@@ -113,13 +113,14 @@ def _subtitles(predictor: Any, path: str, form: str) -> list[str]:
 
 
 def _lines(
-    predict: Callable[[Sequence[Any]], Sequence[Any]], paths: Iterable[str], as_json: bool
+    predict: Callable[..., Sequence[Any]], paths: Iterable[str], as_json: bool
 ) -> Iterator[list[str]]:
     """One line for each path, in the same order; an empty one for an empty path."""
-    left = iter(paths)
+    left = enumerate(paths)
     while some := list(islice(left, _AT_ONCE)):
-        found = iter(predict([heard_in(path) for path in some if path]))
-        yield [_line(path, next(found), as_json) if path else "" for path in some]
+        keys = [number for number, path in some if path]
+        found = iter(predict([heard_in(path) for _, path in some if path], keys=keys))
+        yield [_line(path, next(found), as_json) if path else "" for _, path in some]
 
 
 def _line(path: str, found: Any, as_json: bool) -> str:

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from heedful.attention import watch
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import counted_notice, once
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
 from heedful.data.listed_vocabularies import ListedVocabulary
@@ -24,6 +24,7 @@ from heedful.inference import Axis, Media, Trace
 from heedful.inference.alignment import rows_of
 from heedful.inference.fusing import searched
 from heedful.inference.generator import Generator
+from heedful.inference.searcher import ended_by_limit
 from heedful.inference.time_alignment import monotonic_positions
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
 from heedful.models import Annotations, Sounds, SpeechModel
@@ -38,6 +39,7 @@ from heedful.tasks.transcription.texts import spaced, vocabulary_of
 
 _AT_ONCE = 16
 """Parts of sounds in a batch."""
+_MOST_PARTS = 1_000_000
 
 
 class Word(NamedTuple):
@@ -83,6 +85,7 @@ def find_texts(
     options: SearchOptions,
     language: Language | None = None,
     ctc_weight: float = 0.0,
+    keys: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses for sounds, in evaluation mode: by the decoder, or by CTC without one.
 
@@ -92,6 +95,7 @@ def find_texts(
         options: settings of the search.
         language: a language model for the decoder.
         ctc_weight: λ of :class:`heedful.decoding.JointCtc`; 0 for the decoder alone.
+        keys: for samples, a number for each sound; by default its place.
     """
     if not model.has_decoder:
         emissions = model.emissions(heard).cpu()
@@ -105,22 +109,23 @@ def find_texts(
         decodable = language.fused(_Heard(model))
     if ctc_weight:
         decodable = JointCtc(decodable, lambda it: _emitted(model, it), ctc_weight, BLANK)
-    longest = model.max_length
-    if language is not None:
-        longest = min(longest, int(language.model.max_length))
+    longest = longest_text(model, language)
     limits = torch.full((len(heard.lengths),), longest, device=device)
     with without_contention(device):
-        found = search(
+        return search(
             decodable,
             heard,
             rows=len(heard.lengths),
             options=options,
             max_lengths=limits,
-            keys=list(range(len(heard.lengths))),
+            keys=keys,
         )
-    if longest < model.max_length and any(len(own[0].tokens) == longest - 1 for own in found):
-        notice(f"a text ends after {longest - 1:,} tokens: the language model reads no more")
-    return found
+
+
+def longest_text(model: SpeechModel, language: Language | None) -> int:
+    """Most tokens of a text, END included."""
+    own = model.max_length
+    return own if language is None else min(own, int(language.model.max_length))
 
 
 class _Heard:
@@ -202,6 +207,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         super().__init__(*given, **how)
         self.options: TranscriptionSearch = self.recipe.decoding
         self.language: Language | None = None
+        self.notify = once()
         self.features, self.vocabulary = features_of(self.known), vocabulary_of(self.known)
 
     def with_language(self, generator: Generator, weight: float) -> None:
@@ -226,33 +232,54 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         """Of a position."""
         return self.model.reduction * self.features.step
 
-    def answer(self, inputs: Sequence[Heard]) -> list[Transcript]:
+    def answer_keyed(self, inputs: Sequence[Heard], keys: Sequence[int]) -> list[Transcript]:
         """One text for each of some sounds; long ones are transcribed in parts."""
         longest = self.known["longest"]
         of_each = [one.parts(self.features, longest) for one in inputs]
         parts = [part for own in of_each for part in own]
+        numbers = [
+            key * _MOST_PARTS + place
+            for key, own in zip(keys, of_each, strict=True)
+            for place in range(len(own))
+        ]
         order = sorted(range(len(parts)), key=lambda place: len(parts[place].features))
         found: dict[int, Transcript] = {}
         for first in range(0, len(order), _AT_ONCE):
             some = order[first : first + _AT_ONCE]
-            transcripts = self._transcribe([parts[place] for place in some])
+            transcripts = self._transcribe(
+                [parts[place] for place in some], [numbers[place] for place in some]
+            )
             found.update(zip(some, transcripts, strict=True))
         texts = iter(found[place] for place in range(len(parts)))
         return [_joined([next(texts) for _ in own]) for own in of_each]
 
-    def _transcribe(self, parts: Sequence[Part]) -> list[Transcript]:
+    def _transcribe(self, parts: Sequence[Part], keys: Sequence[int]) -> list[Transcript]:
         frames = pad_sequence([part.features for part in parts], batch_first=True)
         lengths = torch.tensor([len(part.features) for part in parts])
         heard = self.model.listen(Sounds(frames.to(self.device), lengths.to(self.device)))
-        hypotheses = self._found(heard)
+        hypotheses = self._found(heard, keys)
+        if self.model.has_decoder:
+            longest = longest_text(self.model, self.language)
+            ended = sum(ended_by_limit(own, longest, self.options) for own in hypotheses)
+            counted_notice(self.notify, self._ended, ended)
         tokens = [own[0].tokens for own in hypotheses]
         places = token_positions(self.model, heard, tokens)
         made = zip(parts, hypotheses, places, strict=True)
         return [self._made(part, own, positions) for part, own, positions in made]
 
-    def _found(self, heard: Annotations) -> list[list[Hypothesis]]:
+    def _ended(self, ended: int) -> str:
+        longest = longest_text(self.model, self.language) - 1
+        limit = "model.max_length"
+        if longest + 1 < self.model.max_length:
+            limit = "the language model reads no more"
+        noun = "text was" if ended == 1 else "texts were"
+        return f"{ended:,} {noun} ended after {longest:,} tokens ({limit}); the end may be missing"
+
+    def _found(
+        self, heard: Annotations, keys: Sequence[int] | None = None
+    ) -> list[list[Hypothesis]]:
         weight = self.options.ctc_weight
-        return find_texts(self.model, heard, self.options, self.language, weight)
+        return find_texts(self.model, heard, self.options, self.language, weight, keys)
 
     def _made(
         self, part: Part, hypotheses: Sequence[Hypothesis], positions: Sequence[int] | None

@@ -10,6 +10,9 @@ from heedful.basics.errors import UserError
 from heedful.basics.settings import check
 from heedful.tasks.options import Beam
 
+_WEIGHT = 0.3
+"""Of a language model."""
+
 
 @dataclass(frozen=True)
 class SearchChoice:
@@ -24,8 +27,11 @@ class SearchChoice:
         ),
     ] = None
     language_weight: Annotated[
-        float, typer.Option("--language-weight", min=0.0, help="Weight of the language model.")
-    ] = 0.3
+        float | None,
+        typer.Option(
+            "--language-weight", min=0.0, help="Weight of the language model; default: 0.3."
+        ),
+    ] = None
     ctc_weight: Annotated[
         float | None,
         typer.Option(
@@ -62,11 +68,11 @@ def choose_search(
         _check_joint(predictor)
     settings = {name: own[name] for name in given}
     if choice.language_model is not None:
-        _use_language(predictor, choice, device)
-        settings |= {
-            "language_model": str(choice.language_model),
-            "language_weight": choice.language_weight,
-        }
+        weight = _WEIGHT if choice.language_weight is None else choice.language_weight
+        _use_language(predictor, choice.language_model, weight, device)
+        settings |= {"language_model": str(choice.language_model), "language_weight": weight}
+    elif choice.language_weight is not None:
+        raise UserError("--language-weight needs --language-model")
     return settings
 
 
@@ -79,11 +85,10 @@ def _check_joint(predictor: Any) -> None:
         raise UserError(str(error)) from None
 
 
-def _use_language(predictor: Any, choice: SearchChoice, device: str) -> None:
+def _use_language(predictor: Any, path: Path, weight: float, device: str) -> None:
     from heedful.tasks.spec import spec_of_run
 
-    assert choice.language_model is not None
-    _, spec = spec_of_run(choice.language_model)
+    _, spec = spec_of_run(path)
     if spec.name != "language-model":
-        raise UserError(f"{choice.language_model} is a run for {spec.name}, no language model")
-    predictor.with_language(spec.load(choice.language_model, device=device), choice.language_weight)
+        raise UserError(f"{path} is a run for {spec.name}, no language model")
+    predictor.with_language(spec.load(path, device=device), weight)

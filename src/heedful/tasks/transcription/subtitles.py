@@ -1,6 +1,7 @@
 """Subtitles: words with times as cues of SubRip (SRT) or WebVTT."""
 
 from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape
 
 from heedful.tasks.transcription.predictor import Word
 
@@ -42,10 +43,14 @@ def subtitles(words: Sequence[Word], form: str) -> list[str]:
     """
     lines = ["WEBVTT", ""] if form == "vtt" else []
     mark = "." if form == "vtt" else ","
-    for number, some in enumerate(cues(words), 1):
+    every = list(cues(words))
+    for number, some in enumerate(every, 1):
         start, end = some[0].start, max(some[-1].end, some[0].start + _LEAST)
+        if number < len(every):
+            end = max(some[-1].end, min(end, every[number][0].start))
+        text = " ".join(word.text for word in some)
         times = f"{_time(start, mark)} --> {_time(end, mark)}"
-        lines += [str(number), times, " ".join(word.text for word in some), ""]
+        lines += [str(number), times, escape(text) if form == "vtt" else text, ""]
     return lines
 
 

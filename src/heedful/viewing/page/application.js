@@ -49,9 +49,10 @@ export async function mount(root, provider, start = {}) {
   /** @type {(() => void)[]} */
   const onTheme = [];
   const session = new Session(provider);
+  const savedInputs = new SavedInputs(provider.live);
   /** @type {Page} */
   const page = {
-    root, provider, session, savedInputs: new SavedInputs(provider.live),
+    root, provider, session, savedInputs, input: firstInput(models, start, savedInputs.get("page")?.input),
     announce: (text) => (live.textContent = text),
     onTheme: (listener) => onTheme.push(listener),
     open: (name) => open(name),
@@ -79,8 +80,9 @@ export async function mount(root, provider, start = {}) {
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }
-    page.savedInputs.set("page", { panel: name });
     const panel = panels.find((one) => one.name === name);
+    if (panel?.hasInput) page.input = name;
+    page.savedInputs.set("page", { panel: name, input: page.input });
     bar.show(panel);
     panel?.show();
   }
@@ -114,6 +116,18 @@ function hasModels({ models, readers }) {
 }
 
 /**
+ * The panel whose input the other panels show: the one before a reload, the one that the URL names, or the first.
+ * @param {Models} models
+ * @param {Start} start
+ * @param {string} [before]
+ * @returns {string}
+ */
+function firstInput({ panels = [] }, start, before) {
+  const [found] = [before, start.panel].flatMap((wanted) => panels.filter(({ name }) => name === wanted));
+  return (found ?? panels[0])?.name ?? "";
+}
+
+/**
  * The panels that the tasks of the models declare (one module each), and those that show any trace.
  * @param {Page} page
  * @param {Models} models
@@ -123,8 +137,7 @@ function hasModels({ models, readers }) {
 async function loadPanels(page, models, start) {
   const declared = models.panels ?? [];
   const known = [...models.models, ...(models.readers ?? [])];
-  // The text in the URL belongs to the panel named there, or to the first panel with a text field.
-  const target = declared.some(({ name }) => name === start.panel) ? start.panel : declared[0]?.name;
+  const target = firstInput(models, start);
   const modules = await Promise.all(declared.map(({ name }) => import(`./${name}.js`)));
   const panels = declared.map(({ name, title, models: own }, i) => ({
     .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), target === name ? start : {})), title,

@@ -85,10 +85,8 @@ class Chat {
 
   /** @param {boolean} [now] whether turns have changed */
   save(now = false) {
-    const turns = JSON.stringify(this.turns);
     this.page.savedInputs.set("chat", {
-      model: this.chooser.model, text: this.input.value, how: this.decoding.input.value,
-      ...(turns.length <= MOST_SAVED ? { turns } : {}), ...Object.fromEntries(NUMBERS.map(([name]) => [name, this.numbers[name].input.value])),
+      model: this.chooser.model, text: this.input.value, how: this.decoding.input.value, turns: savedTurns(this.turns), ...Object.fromEntries(NUMBERS.map(([name]) => [name, this.numbers[name].input.value])),
     }, now);
   }
 
@@ -136,7 +134,7 @@ class Chat {
 
   /** Take back the last answer and the turn before it. */
   undo() {
-    const answered = this.turns[this.turns.length - 1]?.read !== undefined;
+    const answered = this.turns[this.turns.length - 1]?.dropped !== undefined;
     const own = this.turns[this.turns.length - (answered ? 2 : 1)];
     this.turns = this.turns.slice(0, answered ? -2 : -1);
     if (own && !this.input.value) this.input.value = own.text;
@@ -182,7 +180,7 @@ class Chat {
     } catch (error) {
       if (request !== this.request) return;
       this.turns.pop();
-      if (!this.input.value) this.input.value = text;
+      this.input.value = [text, this.input.value].filter(Boolean).join("\n");
       if (!isAbortError(error)) this.chooser.showError(messageOf(error));
     } finally {
       if (request === this.request) {
@@ -199,6 +197,28 @@ class Chat {
     this.sendButton.textContent = request ? "Stop" : "Send";
     this.log.body.setAttribute("aria-busy", String(Boolean(request)));
   }
+}
+
+/**
+ * Turns as JSON of limited length: if they are too long, the oldest answers lose what was read for them, so that their words cannot be selected
+ * after a reload; if the texts alone are too long, the oldest turns are left out.
+ * @param {SaidTurn[]} turns
+ */
+export function savedTurns(turns) {
+  const bare = turns.map((turn) => JSON.stringify({ ...turn, read: undefined }));
+  let room = MOST_SAVED - bare.reduce((sum, one) => sum + one.length + 1, 2);
+  let first = 0;
+  while (room < 0) room += bare[first++].length + 1;
+  // Places in what was read are counted from the first turn.
+  if (first) return `[${bare.slice(first + (first % 2)).join(",")}]`;
+  const kept = [...bare];
+  for (let i = turns.length - 1; i >= 0; i -= 1) {
+    const whole = JSON.stringify(turns[i]);
+    room -= whole.length - bare[i].length;
+    if (room < 0) break;
+    kept[i] = whole;
+  }
+  return `[${kept.join(",")}]`;
 }
 
 /**

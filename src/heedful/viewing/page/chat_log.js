@@ -94,7 +94,7 @@ export class ConversationLog {
     }
     const share = element("span", { class: "heed-share" });
     const who = element("p", { class: "heed-who" }, element("bdi", {}, turn.speaker), share);
-    return { item: element("li", { class: answer ? "heed-turn heed-answer" : "heed-turn" }, who, text), words, share };
+    return { item: element("li", { class: turn.dropped === undefined ? "heed-turn" : "heed-turn heed-answer" }, who, text), words, share };
   }
 
   /**

@@ -27,7 +27,10 @@ class Classify {
     /** @type {TextInput} */
     this.textInput = new TextInput(page, "classify", readers, {
       label: "Text to classify", placeholder: "Type a text…", submit: (text, signal) => this.submit(text, signal),
-      clear: () => this.show(null), busy: (busy) => this.setBusy(busy), more: () => ({ second: this.second.value }),
+      clear: () => {
+        this.updateFields();
+        this.show(null);
+      }, busy: (busy) => this.setBusy(busy), more: () => ({ second: this.second.value }),
     });
     /** @type {HTMLTextAreaElement} */
     this.second = this.textInput.field("Second text", "And a second one…");
@@ -117,7 +120,9 @@ class Classify {
       this.status.textContent = "";
       this.importance.show(/** @type {import("./types.js").Explained} */ (explained), label);
       const { subject } = this.textInput;
-      if (subject && "model" in subject) await this.importance.addMaps(await this.page.session.load({ ...subject, gradients: true }));
+      if (!subject || !("model" in subject)) return;
+      const trace = await this.page.session.load({ ...subject, gradients: true });
+      if (!signal.aborted && result === this.result) await this.importance.addMaps(trace);
     } catch (error) {
       if (isAbortError(error) || signal.aborted) return;
       this.status.textContent = `Word importance failed: ${messageOf(error)}.`.replace(/\.\.$/, ".");

@@ -61,6 +61,7 @@ export class DeskFiles {
 
   /** @param {File} file */
   take(file) {
+    this.request?.abort();
     this.file = file;
     this.result.replaceChildren();
     this.table.hidden = !TABLE.test(file.name);

@@ -21,6 +21,8 @@ class Embed {
     this.page = page;
     /** @type {string[]} */
     this.texts = [];
+    /** The number of the text that is selected after the next result. */
+    this.wanted = 0;
     this.textInput = new TextInput(page, "embed", readers, {
       label: "Texts, one per line", placeholder: "Type several texts, one per line…",
       submit: (text, signal) => this.submit(text, signal), clear: () => this.show([], []),
@@ -64,7 +66,20 @@ class Embed {
     if (signal.aborted) return;
     this.textInput.notice.textContent = "";
     this.show(texts, /** @type {Embedded[]} */ (/** @type {unknown} */ (results)));
-    this.choose(0);
+    this.choose(Math.min(this.wanted, texts.length - 1));
+    this.wanted = 0;
+  }
+
+  /**
+   * Replace one of the texts, and select it.
+   * @param {string} text
+   * @param {string} before
+   */
+  replaceText(text, before) {
+    const line = text.replace(/\s*\n\s*/g, " ");
+    const at = this.texts.indexOf(before);
+    this.wanted = Math.max(at, 0);
+    this.textInput.setText(this.texts.map((one, i) => (i === at ? line : one)).join("\n") || line);
   }
 
   /**
@@ -145,6 +160,6 @@ export function panel(page, readers, start) {
       textInput.restoreSubject();
       embed.matrix.resize();
     },
-    setText: (text) => textInput.setText(text),
+    setText: (text, before) => embed.replaceText(text, before),
   };
 }

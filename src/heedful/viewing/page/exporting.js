@@ -1,6 +1,6 @@
 // Export a picture as PNG, SVG, PDF, CSV or LaTeX.
 
-import { download, element, svgElement } from "./elements.js";
+import { download, element, messageOf, svgElement } from "./elements.js";
 import { SCALE_HEIGHT, svgScale } from "./colour_scale.js";
 import { toTikz } from "./latex.js";
 import { Drawing, labelPlacement, computeLayout, panelsOf } from "./picture.js";
@@ -201,6 +201,7 @@ function round(number) {
  * @returns {HTMLElement}
  */
 export function exportButtons(picture, name, announce, drawing = () => null) {
+  const failed = element("span", { class: "heed-hint" });
   /**
    * @param {string} ending
    * @param {(picture: Picture) => Blob | Promise<Blob | null> | null} make returns null if there is nothing to download
@@ -209,15 +210,17 @@ export function exportButtons(picture, name, announce, drawing = () => null) {
     element("button", {
       type: "button", class: "heed-button", "aria-label": `Save as ${ending.toUpperCase()}`,
       onclick: async () => {
+        failed.textContent = "";
         const drawn = await picture();
-        if (!drawn) return announce("nothing to save yet");
+        if (!drawn) return (failed.textContent = "nothing to save yet");
         try {
           const made = await make(drawn);
           if (!made) return;
           download(made, `${fileName(name())}.${ending}`);
           announce(`saved as ${ending.toUpperCase()}`);
         } catch (error) {
-          announce(error instanceof Error ? error.message : String(error));
+          failed.textContent = messageOf(error);
+          announce(failed.textContent);
         }
       },
     }, ending.toUpperCase());
@@ -235,6 +238,7 @@ export function exportButtons(picture, name, announce, drawing = () => null) {
     }),
     button("tex", (drawn) => new Blob([toTikz(drawn)], { type: "application/x-tex;charset=utf-8" })),
     button("csv", (drawn) => new Blob([toCsv(drawn)], { type: "text/csv;charset=utf-8" })),
+    failed,
   );
 }
 

@@ -31,7 +31,7 @@ export function faithfulnessNote(page, models) {
     } catch (error) {
       if (request === requests) figure.textContent = messageOf(error);
     } finally {
-      check.disabled = false;
+      if (request === requests) check.disabled = false;
     }
   }
 
@@ -53,6 +53,7 @@ export function faithfulnessNote(page, models) {
     if (sameSentence) return;
     const request = ++requests;
     tested = figure.textContent = "";
+    check.disabled = false;
     const input = subject && "model" in subject ? subject : null;
     check.hidden = !models.models.some(({ name, aligns }) => name === input?.model && aligns !== false);
     if (!subject || input) return;

@@ -155,11 +155,11 @@ class Heads {
   }
 
   /** @param {number} row */
-  showQuery(row) {
+  async showQuery(row) {
     this.mode = "lines";
     this.lines.row = this.queryWeights.row = row;
     this.setModes();
-    this.drawChosen();
+    await this.drawChosen();
     if (this.mode === "lines") this.lines.choose(row);
   }
 

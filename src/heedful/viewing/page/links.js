@@ -69,6 +69,8 @@ class LinksPanel {
     });
     this.thresholdLabel = element("span", { class: "heed-number" });
     this.legend = element("div", { class: "heed-links-legend" });
+    /** The number of drawings that were begun; only the last one is shown. */
+    this.drawings = 0;
     this.body = this.build();
     page.onTheme(() => {
       if (!this.body.hidden) this.draw();
@@ -76,7 +78,7 @@ class LinksPanel {
   }
 
   build() {
-    this.player.body.append(gifButton(() => this.playing(), this.page.announce));
+    this.player.body.append(...gifButton(() => this.playing(), this.page.announce));
     this.field = element(
       "div", { class: "heed-links" }, this.heading, this.player.body, this.steps.body, this.view.body, this.view.strip.hint, this.readout,
       element(
@@ -240,11 +242,12 @@ class LinksPanel {
   async draw() {
     const { trace, group } = this;
     if (!trace || !group) return;
+    const mine = ++this.drawings;
     const shown = this.parts.map((part, place) => ({ part, place })).filter(({ place }) => this.on.has(place));
     this.drawChips();
     try {
       const matrices = await Promise.all(shown.map(({ part }) => this.weightsOf(part)));
-      if (trace !== this.trace || group !== this.group) return;
+      if (mine !== this.drawings || trace !== this.trace || group !== this.group) return;
       const [{ part: { map } }] = shown;
       const facts = trace.summary.maps[map];
       const own = facts.query_axis === facts.key_axis;
@@ -263,7 +266,7 @@ class LinksPanel {
       this.showPicture(several ? "" : shown.length > 1 ? `, mean of ${heads}` : `, ${heads}`);
       this.notice.textContent = "";
     } catch (error) {
-      this.notice.textContent = messageOf(error);
+      if (mine === this.drawings) this.notice.textContent = messageOf(error);
     }
   }
 

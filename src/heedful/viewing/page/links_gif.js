@@ -1,6 +1,6 @@
 // The link view's Play as an animated GIF: drawn frame by frame, faster than it plays.
 
-import { download, element } from "./elements.js";
+import { download, element, messageOf } from "./elements.js";
 import { GifWriter, Palette } from "./gif.js";
 import { tokenAnchor } from "./links_drawing.js";
 import { paintLinks } from "./links_painting.js";
@@ -153,19 +153,22 @@ class FramePainter {
 }
 
 /**
- * A button that saves Play as GIF, and cancels while it does.
+ * A button that saves Play as GIF, and cancels while it does; and before it, why the last one was not saved.
  * @param {() => {picture: LinkPicture, view: LinksView, title: string, pace: number} | null} shown
  * @param {(text: string) => void} announce
+ * @returns {[HTMLElement, HTMLButtonElement]}
  */
 export function gifButton(shown, announce) {
   /** @type {AbortController | null} */
   let running = null;
   const label = "Save GIF";
+  const failed = element("span", { class: "heed-hint" });
   const button = element("button", {
     type: "button", class: "heed-button", onclick: async () => {
       if (running) return running.abort(new Error("the GIF is not saved"));
       const what = shown();
-      if (!what) return announce("nothing to save yet");
+      failed.textContent = "";
+      if (!what) return (failed.textContent = "nothing to save yet");
       running = new AbortController();
       const advance = (/** @type {number} */ share) => {
         button.textContent = `Cancel (${Math.round(100 * share)} %)`;
@@ -176,12 +179,13 @@ export function gifButton(shown, announce) {
         download(made, "attention.gif");
         announce("saved as GIF");
       } catch (error) {
-        announce(error instanceof Error ? error.message : String(error));
+        failed.textContent = messageOf(error);
+        announce(failed.textContent);
       } finally {
         running = null;
         button.textContent = label;
       }
     },
   }, label);
-  return button;
+  return [failed, button];
 }

@@ -48,14 +48,16 @@ class Predict {
 
   /** Show the fields of the selected model, with the saved inputs. */
   setFields() {
-    const saved = this.page.savedInputs.get("predict") ?? {};
+    const typed = Object.fromEntries(this.fields.map(([name, { input }]) => [name, input.value]));
+    const saved = { ...this.page.savedInputs.get("predict"), ...typed };
     this.fields = makeFields(this.schema, () => this.changed());
     for (const [name, { input, restored }] of this.fields) {
-      if (saved[name] === undefined) continue;
+      if (!saved[name]) continue;
       input.value = saved[name];
       restored?.();
     }
     this.form.replaceChildren(...this.fields.map(([, { body }]) => body));
+    this.save();
     this.run();
   }
 
@@ -71,9 +73,9 @@ class Predict {
   }
 
   save() {
-    const values = this.fields.map(([name, { input }]) => [name, input.value]);
-    const typed = Object.fromEntries(values.filter(([, value]) => value.length <= MOST_SAVED));
-    this.page.savedInputs.set("predict", { model: this.chooser.model, ...typed });
+    const typed = this.fields.map(([name, { input }]) => [name, input.value.length <= MOST_SAVED ? input.value : ""]);
+    // Inputs of other models' fields are kept.
+    this.page.savedInputs.set("predict", { ...this.page.savedInputs.get("predict"), model: this.chooser.model, ...Object.fromEntries(typed) });
   }
 
   /** The typed input in the form of the schema; undefined if all fields are empty. */
@@ -225,9 +227,10 @@ function makeField(title, schema, changed) {
  * @returns {Panel}
  */
 export function panel(page, models, start) {
+  const before = page.savedInputs.get("predict");
   const predict = new Predict(page, models);
   const given = [start.text, start.second];
-  if (start.text && !page.savedInputs.get("predict")) {
+  if (start.text && !before) {
     const named = predict.schema.type === "object" ? parseObject(start.text) : null;
     predict.fields.forEach(([name, { input, restored }], i) => {
       input.value = named ? fieldText(named[name]) : given[i] ?? "";

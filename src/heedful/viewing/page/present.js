@@ -7,6 +7,8 @@ import { element } from "./elements.js";
 /** @typedef {import("./session.js").Subject} Subject */
 
 const CLASS = "heed-present";
+/** The texts that were looked at and are kept as examples. */
+const MOST_TEXTS = 50;
 
 /**
  * Whether a page is in present mode.
@@ -30,9 +32,17 @@ export function presentButton(page, models, changed) {
    * @type {Subject[]}
    */
   const examples = models.traces.map((trace) => ({ trace }));
-  const known = (/** @type {Subject} */ one) => examples.findIndex((other) => JSON.stringify(other) === JSON.stringify(one));
+  const traces = examples.length;
+  const known = (/** @type {Subject} */ one) => {
+    const key = JSON.stringify(one);
+    return examples.findIndex((other) => JSON.stringify(other) === key);
+  };
   session.listeners.push(() => {
-    if (session.subject && known(session.subject) < 0) examples.push(session.subject);
+    const { subject } = session;
+    // Images and recordings are large, so that they are not kept.
+    if (!subject || "input" in subject || known(subject) >= 0) return;
+    examples.push(subject);
+    if (examples.length > traces + MOST_TEXTS) examples.splice(traces, 1);
   });
 
   /** @param {boolean} on */

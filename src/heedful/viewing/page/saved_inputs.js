@@ -19,6 +19,8 @@ export class SavedInputs {
     this.onReturn = (/** @type {string} */ _panel) => {};
     if (persistent) {
       window.addEventListener("popstate", () => {
+        // An address that was typed or followed in this tab: the page begins with its text.
+        if (!window.history.state?.heedful) return window.location.reload();
         const panel = new URLSearchParams(window.location.hash.slice(1)).get("panel") ?? window.history.state?.heedful?.page?.panel;
         if (panel) this.onReturn(panel);
       });
@@ -34,7 +36,7 @@ export class SavedInputs {
     const parameters = new URLSearchParams(window.location.hash.slice(1));
     parameters.set("panel", panel);
     try {
-      window.history.pushState({ ...window.history.state, heedful: { ...this.fields, page: { panel } } }, "", `#${parameters}`);
+      window.history.pushState({ ...window.history.state, heedful: { ...this.fields, page: { ...this.fields.page, panel } } }, "", `#${parameters}`);
     } catch {
       // If the browser refuses the entry, the panel opens without one.
     }

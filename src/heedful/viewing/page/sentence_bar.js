@@ -7,6 +7,8 @@ import { element, focusedNear } from "./elements.js";
 
 // Panels that show texts themselves.
 const OWN_TEXTS = ["compare"];
+/** A field of one line removes line breaks, so that they are shown as this. */
+const BREAK = "⏎";
 
 export class SentenceBar {
   /** @param {Page} page */
@@ -17,7 +19,7 @@ export class SentenceBar {
     this.field = element("input", {
       type: "text", class: "heed-sentence-field", dir: "auto", spellcheck: "false", "aria-label": "Text; edit it to look at another one",
       onchange: () => this.edited(), onkeydown: (/** @type {KeyboardEvent} */ event) => {
-        if (event.key === "Escape") this.field.value = this.before;
+        if (event.key === "Escape") this.field.value = inOneLine(this.before);
       },
     });
     this.model = element("span", { class: "heed-detail" });
@@ -34,7 +36,7 @@ export class SentenceBar {
     this.body.hidden = !panel || panel.hasInput === true || OWN_TEXTS.includes(panel.name) || !typed || !this.owner?.setText;
     if (!typed) return;
     this.before = typed.source;
-    if (focusedNear(this.field) !== this.field) this.field.value = typed.source;
+    if (focusedNear(this.field) !== this.field) this.field.value = inOneLine(typed.source);
     this.model.textContent = typed.model;
   }
 
@@ -45,10 +47,20 @@ export class SentenceBar {
   }
 
   edited() {
-    const text = this.field.value.trim();
-    if (!text) this.field.value = this.before;
-    else if (text !== this.before) this.owner?.setText?.(text, this.before);
+    const { value } = this.field;
+    const text = (this.before.includes("\n") ? value.replaceAll(BREAK, "\n") : value).trim();
+    const { owner } = this;
+    if (!text) this.field.value = inOneLine(this.before);
+    else if (owner && text !== this.before.trim()) {
+      this.page.input = owner.name;
+      owner.setText?.(text, this.before);
+    }
   }
+}
+
+/** @param {string} text */
+function inOneLine(text) {
+  return text.replaceAll("\n", BREAK);
 }
 
 /**

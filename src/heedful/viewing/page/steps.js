@@ -56,7 +56,11 @@ class Steps {
     this.scale = element("div");
     /** Plays the steps, if they are frames of a sound. */
     this.frames = new FramePlayer(this.strip.body);
-    page.onTheme(() => this.showScale());
+    page.onTheme(() => {
+      this.showScale();
+      const { picture, matrix, step } = this;
+      if (picture && matrix) this.view?.show(matrix, step, picture.columns);
+    });
     this.readout = element("p", { class: "heed-readout heed-step-readout", "aria-live": "polite" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
     this.player = element("div", { class: "heed-player" }, this.playButton, this.slider);

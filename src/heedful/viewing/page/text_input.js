@@ -52,13 +52,13 @@ export class ModelChooser {
   }
 
   /**
-   * Set the subject of the other panels.
+   * Set the subject of the other panels, if this is the panel whose input they show.
    * @param {Subject | null} subject
    * @param {string} [reason] why there is no subject
    */
   setSubject(subject, reason) {
     this.subject = subject;
-    this.page.session.setSubject(subject, reason);
+    if (this.page.input === this.name) this.page.session.setSubject(subject, reason);
   }
 
   /** When the panel is opened, show its text again, unless a saved trace is selected. */

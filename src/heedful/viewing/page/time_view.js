@@ -60,7 +60,6 @@ class TimeView {
     this.svg.addEventListener("blur", () => this.point(-1));
     this.svg.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.svg);
-    this.page.onTheme(() => this.draw());
   }
 
   async load() {

@@ -43,6 +43,7 @@ class Translate {
     this.subject = null;
     /** @type {AbortController | null} */
     this.request = null;
+    this.busy = false; // then the translation that is shown is outdated
     /** @type {number | undefined} */
     this.retry = undefined;
     const runLater = debounce(PAUSE, () => this.translate());
@@ -83,7 +84,6 @@ class Translate {
   setModel(name) {
     this.model = name;
     this.input.setModel(name);
-    this.save();
     this.translate();
   }
 
@@ -151,6 +151,7 @@ class Translate {
    * @param {boolean} busy
    */
   setBusy(busy) {
+    this.busy = busy;
     this.out.status.textContent = busy ? "Translating…" : "";
     for (const part of [this.out.body, this.details.sourceSection, this.details.bestSection, this.details.checks.section, this.details.rowList]) part.setAttribute("aria-busy", String(busy));
   }
@@ -158,12 +159,13 @@ class Translate {
   /** @param {Translated | null} result @param {string} [reason] why there is none */
   show(result, reason) {
     const { source, target } = this.input.modelFacts ?? {};
+    this.menu?.close();
     this.out.heading.textContent = languageName(target) || "Translation";
     this.after = result?.after ?? "";
     const found = result?.rows?.length ? result.rows : result ? [result] : [];
     this.rows = found.map((one) => new SentenceRow(one, { source, target }, (row, word, span) => {
       this.choose(row);
-      this.menu.open(row, this.model, word, span);
+      if (!this.busy) this.menu.open(row, this.model, word, span);
     }));
     const several = this.rows.length > 1;
     this.details.rowList.hidden = !several;
@@ -244,7 +246,7 @@ class Translate {
   }
 
   openPhrase() {
-    if (!this.phrase) return;
+    if (!this.phrase || this.busy) return;
     const { row, first, last } = this.phrase;
     this.choose(row);
     this.menu.open(row, this.model, first, row.linked.words.target[first], last);
@@ -258,7 +260,7 @@ class Translate {
   updateSubject(target, reason) {
     const { row } = this;
     this.subject = row && target.trim() ? { model: this.model, source: row.result.source, target } : null;
-    this.page.session.setSubject(this.subject, reason);
+    if (this.page.input === "translate") this.page.session.setSubject(this.subject, reason);
   }
 
   /** @param {Translated | null} result */
@@ -303,7 +305,7 @@ class Translate {
     show({ soft: null, hard: [] });
     try {
       const { matrix } = await (await this.page.session.current()).wordAlignment();
-      if (button.getAttribute("aria-pressed") !== "true" || row !== this.row) return;
+      if (button.getAttribute("aria-pressed") !== "true" || !button.isConnected || row !== this.row) return;
       const soft = Array.from({ length: matrix.rows }, (_, i) => ({
         first: 0, weights: [...matrix.values.subarray(i * matrix.columns, (i + 1) * matrix.columns)],
       }));
@@ -323,6 +325,8 @@ class Translate {
    */
   async continueFrom(row, prefix, word) {
     this.menu.close();
+    if (!this.rows.includes(row)) return;
+    this.notice.textContent = "";
     const request = new AbortController();
     this.request?.abort();
     this.request = request;

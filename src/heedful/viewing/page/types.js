@@ -358,6 +358,7 @@
  * @property {Provider} provider
  * @property {import("./session.js").Session} session
  * @property {import("./saved_inputs.js").SavedInputs} savedInputs
+ * @property {string} input the name of the panel whose input the other panels show
  * @property {(text: string) => void} announce announces a text to screen readers
  * @property {(listener: () => void) => void} onTheme
  * @property {(panel: string) => void} open

@@ -103,6 +103,7 @@ class Write {
   /** Remove the result, which belongs to another model. */
   reset() {
     this.stop();
+    this.setRequest(null);
     this.last = {};
     this.prompt.textContent = this.continuation.textContent = this.status.textContent = "";
     this.chooser.notice.textContent = "";
