@@ -260,3 +260,74 @@ def test_time_grows_with_the_length_of_a_document(name: str, tmp_path: Path) -> 
     document.write(tmp_path / "out")
     assert time.process_time() - began < 4  # about 1 s; in quadratic time, 10 s and more
     assert (tmp_path / "out").read_text().count("Ouvrir") == 30_000
+
+
+def filled(folder: Path, name: str, text: str, *translations: str) -> tuple[list[str], str]:
+    """The segments of a file, and the file with translations."""
+    document = opened(written(folder, name, text.encode()))
+    found = list(document.segments)
+    document.fill(list(translations))
+    document.write(folder / f"out-{name}")
+    return found, (folder / f"out-{name}").read_text("utf-8")
+
+
+def test_a_cue_ends_where_the_next_one_begins(tmp_path: Path) -> None:
+    lines = ["1", "00:00:01,000 --> 00:00:02,000", "Hello\u2028there", "2"]
+    lines += ["00:00:03,000 --> 00:00:04,000", "World", "00:00:05,000 --> 00:00:06,000", "99", ""]
+    found, text = filled(tmp_path, "film.srt", "\n".join(lines), "A", "B", "C")
+    assert found == ["Hello\u2028there", "World", "99"]
+    expected = [*lines[:2], "A", *lines[3:5], "B", lines[6], "C", ""]
+    assert text == "\n".join(expected)
+
+
+def test_android_quotes_keep_white_space_and_are_not_part_of_the_text(tmp_path: Path) -> None:
+    text = (
+        '<resources>\n<string name="a">"Don\'t  go \\"now\\""</string>\n'
+        '<string name="b">Two\n     lines</string>\n'
+        '<string name="c">Hi \\uD83D\\uDE00</string>\n</resources>\n'
+    )
+    found, out = filled(tmp_path, "strings.xml", text, "Geh  nicht", "It's", "@ Hallo 😀")
+    assert found == ['Don\'t  go "now"', "Two lines", "Hi 😀"]
+    assert '<string name="a">"Geh  nicht"</string>' in out
+    assert '<string name="b">It\\\'s</string>' in out
+    assert '<string name="c">\\@ Hallo 😀</string>' in out
+    again = opened(written(tmp_path, "strings.xml", out.encode()))
+    assert again.segments == ["Geh  nicht", "It's", "@ Hallo 😀"]
+
+
+def test_escaped_emoji_of_apple_strings(tmp_path: Path) -> None:
+    found, out = filled(tmp_path, "a.strings", '"k" = "Hi \\UD83D\\UDE00";\n', "Hallo 😀")
+    assert (found, out) == (["Hi 😀"], '"k" = "Hallo 😀";\n')
+
+
+def test_properties_have_any_line_end(tmp_path: Path) -> None:
+    text = "# no\ra=Hello\rb=Wor\\\r  ld\r\rc : Foo\r"
+    path = written(tmp_path, "app.properties", text.encode())
+    document = opened(path)
+    assert document.segments == ["Hello", "World", "Foo"]
+    document.fill(["A", "B", "C"])
+    document.write(path)
+    assert path.read_bytes() == b"# no\ra=A\rb=B\r\rc : C\r"
+
+
+def test_a_memory_file_whose_last_variant_is_empty(tmp_path: Path) -> None:
+    text = (
+        '<tmx version="1.4"><header/><body><tu><tuv xml:lang="en"><seg>Hello</seg></tuv>'
+        '<tuv xml:lang="fr"/></tu></body></tmx>'
+    )
+    found, out = filled(tmp_path, "m.tmx", text, "Hallo")
+    assert found == ["Hello"]
+    assert "<seg>Hallo</seg></tuv></tu>" in out
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.xcstrings"])
+def test_long_numbers_are_kept(name: str, tmp_path: Path) -> None:
+    digits = "1" * 5000
+    texts = {
+        "a.json": f'{{"n": {digits}, "x": "One"}}',
+        "a.xcstrings": f'{{"sourceLanguage": "en", "n": {digits}, "strings": {{"One": {{}}}}}}',
+    }
+    found, out = filled(tmp_path, name, texts[name], "Eins")
+    assert found == ["One"]
+    assert digits in out
+    assert "Eins" in out

@@ -355,3 +355,17 @@ def test_any_translation_keeps_the_structure(contents: list[str], data: st.DataO
 
     assert structure(document.contents()) == structure(source)
     WordDocument(document.contents(), "b.docx")
+
+
+def test_parts_are_counted_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bold = run("One ") + run("two", BOLD)
+    entries = word(bold)
+    for number in range(3):
+        header = f'{HEAD}<w:hdr xmlns:w="{W}"><w:p>{bold}</w:p></w:hdr>'
+        entries[f"word/header{number}.xml"] = header
+    document = opened("a.docx", archive(entries), tmp_path)
+    assert len(document.segments) == 4
+    document.fill(["without markup"] * 4)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith(f"heedful: {tmp_path / 'a.docx'}: 4 translations have other markup")

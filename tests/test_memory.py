@@ -90,6 +90,36 @@ def test_a_run_keeps_its_training_units_and_no_held_out_ones(run: Path) -> None:
     }
 
 
+def test_what_is_left_out_of_training_is_not_in_the_memory(tmp_path: Path) -> None:
+    rows = [
+        ("The test source!", "near"),
+        ("The test source.", "exact"),
+        ("Short", "too long " * 40),
+        *((f"Sentence number {n}.", f"Satz Nummer {n}.") for n in range(20)),
+        ("Sentence number 3.", "Satz drei."),
+        ("Sentence number 3.", "Satz drei."),
+    ]
+    recipe = {
+        "data": {"source": "en", "target": "de"},
+        "tokeniser": {"vocabulary_size": 360},
+        "model": {"layers": 1, "hidden_size": 16, "ffn_size": 16, "heads": 2},
+        "training": {"max_steps": 1, "batch_tokens": 300, "warmup_steps": 1, "threads": 1},
+    }
+    held = [("The test source.", "Der Testsatz.")]
+    data = {"train": rows, "validation": held, "test": held}
+    for near, out in ((False, 0), (True, 2)):
+        own = recipe | {"data": {**recipe["data"], "keep_near_duplicates": near}}
+        assert heedful.train(own, tmp_path / f"run-{near}", data=data)
+        memory = open_pair_run(tmp_path / f"run-{near}").memory()
+        assert memory is not None
+        sources = {entry.source for entry in memory}
+        assert len(sources) == 20 + out
+        assert "Short" not in sources
+        found = memory.find("Sentence number 3.")
+        assert found is not None
+        assert found.target == "Satz drei."  # duplicates count
+
+
 def test_lines_that_the_memory_has_are_taken_from_it(run: Path) -> None:
     known, expected = (run.parent / "train.tsv").read_text("utf-8").split("\n")[0].split("\t")
     text = f"a cat cat cat mat\n{known}\n\n{known} {known}\n"

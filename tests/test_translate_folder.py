@@ -166,3 +166,17 @@ def test_strict_says_what_a_translation_lacks(
     code, _, _ = call(monkeypatch, capsys, run, path, "--output", tmp_path / "b.json", "--strict")
     assert code == 1
     assert json.loads((tmp_path / "b.json").read_text("utf-8"))
+
+    (tmp_path / "in").mkdir()
+    path.rename(tmp_path / "in" / "a.json")
+    folder = [run, tmp_path / "in", "--output", tmp_path / "out", "--strict"]
+    for _ in range(2):  # what lacks something is not taken as finished
+        code, out, _ = call(monkeypatch, capsys, *folder)
+        assert (code, out) == (1, f"{tmp_path / 'out'}: 1 translated\n")
+    code, out, _ = call(monkeypatch, capsys, *folder[:-1])
+    assert (code, out) == (0, f"{tmp_path / 'out'}: 1 translated\n")
+    code, out, _ = call(monkeypatch, capsys, *folder[:-1], "--to", "de-AT")
+    assert "unchanged" not in out
+    code, _, err = call(monkeypatch, capsys, *folder, "--alignments", tmp_path / "links")
+    assert code == 2
+    assert "--alignments is for one text file" in err

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from heedful.data.documents.base import Edit
+from heedful.data.documents.base import Edit, joined_surrogates
 from heedful.data.documents.xml import XmlDocument, check_references
 from heedful.data.readers.markup import Segment, read_segment
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t"}
+_QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*', re.DOTALL)
+_SPACE = re.compile(r"\s+")
 _WRITTEN = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
@@ -21,6 +23,7 @@ class AndroidDocument(XmlDocument):
     def __init__(self, data: bytes, name: str, encoding: str | None = None) -> None:
         super().__init__(data, name, encoding, "XML")
         self._elements: list[etree._Element] = []
+        self._quotes: list[str] = []
         for element in self.root.iterchildren("string", "plurals", "string-array"):
             if element.get("translatable") == "false":
                 continue
@@ -30,13 +33,16 @@ class AndroidDocument(XmlDocument):
     def _add(self, element: "etree._Element") -> None:
         check_references(element, self.name)
         raw = read_segment(element)
-        text = _ESCAPE.sub(_unescaped, raw.text)
-        # A text in quotes keeps its white space; the quotes are not part of it.
+        # White space is one space, except in quotes, which are not part of the text.
+        quoted = _QUOTED.fullmatch(raw.text)
+        plain = quoted[1] if quoted else _SPACE.sub(" ", raw.text).strip()
+        text = joined_surrogates(_ESCAPE.sub(_unescaped, plain))
         is_reference = re.fullmatch(r"\s*[@?][\w:./]+\s*", raw.text)
         if text.strip() and not is_reference:
             self.add_segment(Segment(text, raw.codes))
             self.contexts.append(element.get("name"))
             self._elements.append(element)
+            self._quotes.append('"' if quoted else "")
 
     def edit(self, place: int, content: str) -> Edit:
         """See `XmlDocument.edit`."""
@@ -48,9 +54,10 @@ class AndroidDocument(XmlDocument):
             piece if number % 2 else "".join(_WRITTEN.get(c, c) for c in piece)
             for number, piece in enumerate(pieces)
         )
-        if written[:1] in ("@", "?"):
+        quote = self._quotes[place]
+        if not quote and written[:1] in ("@", "?"):
             written = "\\" + written
-        return Edit(start, end, f"{opening}{written}</{element.tag!s}>")
+        return Edit(start, end, f"{opening}{quote}{written}{quote}</{element.tag!s}>")
 
 
 def _unescaped(found: "re.Match[str]") -> str:

@@ -68,7 +68,7 @@ class AppleCatalogDocument(TextSpanDocument):
 
     def _read(self) -> Node:
         try:
-            json.loads(self.text)
+            json.loads(self.text, parse_int=str)
             return read_tree(self.text)
         except json.JSONDecodeError as error:
             raise UserError(f"{self.name}:{error.lineno}: not JSON: {error.msg}") from error

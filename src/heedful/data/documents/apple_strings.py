@@ -3,6 +3,7 @@
 import re
 from typing import ClassVar
 
+from heedful.data.documents.base import joined_surrogates
 from heedful.data.documents.text_spans import TextSpanDocument
 
 _SKIPPED = re.compile(r"\s+|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -28,7 +29,7 @@ class AppleStringsDocument(TextSpanDocument):
             if entry is None:
                 raise self.broken(place, 'expected "key" = "text";')
             if entry[1] is not None:
-                self.add(*entry.span(1), _ESCAPE.sub(_unescaped, entry[1]))
+                self.add(*entry.span(1), joined_surrogates(_ESCAPE.sub(_unescaped, entry[1])))
             place = entry.end()
 
     def escaped(self, place: int, translation: str) -> str:

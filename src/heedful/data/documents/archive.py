@@ -6,6 +6,7 @@ import re
 import zipfile
 import zlib
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -148,11 +149,15 @@ class ArchiveDocument(Document):
 
     def _with(self, translations: Sequence[str]) -> bytes:
         changed: dict[str, bytes] = {}
+        reported: Counter[str] = Counter()
         start = 0
         for (name, part), end in zip(self._parts.items(), self._ends, strict=True):
             before = part.contents()
+            part.reports = lambda count, text: reported.update({text: count})
             part.fill(translations[start:end], self.matches[start:end])
             if part.contents() != before:
                 changed[name] = part.contents()
             start = end
+        for text, count in reported.items():
+            self.report(count, text)
         return self._archive.changed(changed) if changed else self._data

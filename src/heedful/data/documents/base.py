@@ -144,3 +144,13 @@ class Document(ABC):
 def without_forbidden(text: str) -> tuple[str, int]:
     """Remove characters that XML does not allow; also returns their number."""
     return NOT_XML.subn("", text)
+
+
+def joined_surrogates(text: str) -> str:
+    """Join escaped surrogate pairs to characters; others become U+FFFD.
+
+    Example:
+        >>> joined_surrogates(chr(0xD83D) + chr(0xDE00)) == chr(0x1F600)
+        True
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -27,7 +27,7 @@ class JsonDocument(TextSpanDocument):
 
     def find(self) -> None:
         try:
-            whole = json.loads(self.text)
+            whole = json.loads(self.text, parse_int=str)
         except json.JSONDecodeError as error:
             raise UserError(f"{self.name}:{error.lineno}: not JSON: {error.msg}") from error
         except RecursionError as error:

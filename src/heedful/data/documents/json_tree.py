@@ -72,6 +72,6 @@ def read_tree(text: str) -> Node:
                 opened.append(node)
                 expects_key = token == "{"
             else:
-                node.value = json.loads(token, strict=False)
+                node.value = json.loads(token, strict=False, parse_int=str)
     assert root is not None
     return root

@@ -3,15 +3,16 @@
 import re
 from typing import ClassVar
 
+from heedful.data.documents.base import joined_surrogates
 from heedful.data.documents.text_spans import TextSpanDocument
 
 _ENTRY = re.compile(
-    r"^[ \t\f]*(?![#!\r\n])(?:[^\s=:\\]|\\(?:\r\n|.|\n))+[ \t\f]*(?:[=:][ \t\f]*)?"
-    r"((?:[^\\\r\n]|\\(?:\r\n|[\s\S]))*)",
-    re.MULTILINE,
+    r"[ \t\f]*(?![#!\r\n])(?:[^\s=:\\]|\\(?:\r\n|.|\n))+[ \t\f]*(?:[=:][ \t\f]*)?"
+    r"((?:[^\\\r\n]|\\(?:\r\n|[\s\S]))*)"
 )
-_COMMENT = re.compile(r"^[ \t\f]*[#!][^\r\n]*", re.MULTILINE)
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|\r?\n[ \t\f]*|([\s\S]))")
+_COMMENT = re.compile(r"[ \t\f]*[#!][^\r\n]*")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(?:\r\n|\r|\n)[ \t\f]*|([\s\S]))")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _WRITTEN = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\f": "\\f"}
 
@@ -28,10 +29,10 @@ class PropertiesDocument(TextSpanDocument):
             comment = _COMMENT.match(self.text, place)
             entry = None if comment else _ENTRY.match(self.text, place)
             if entry is not None:
-                self.add(*entry.span(1), _joined_surrogates(_ESCAPE.sub(_unescaped, entry[1])))
+                self.add(*entry.span(1), joined_surrogates(_ESCAPE.sub(_unescaped, entry[1])))
             end = comment.end() if comment else entry.end() if entry else place
-            line_end = self.text.find("\n", end)
-            place = len(self.text) if line_end < 0 else line_end + 1
+            line_end = _LINE_END.search(self.text, end)
+            place = len(self.text) if line_end is None else line_end.end()
 
     def escaped(self, place: int, translation: str) -> str:
         text = "".join(_WRITTEN.get(character, character) for character in translation)
@@ -48,8 +49,3 @@ def _unescaped(found: "re.Match[str]") -> str:
     if found[1]:
         return chr(int(found[1], 16))
     return _NAMED.get(found[2], found[2]) if found[2] else ""
-
-
-def _joined_surrogates(text: str) -> str:
-    """Join escaped surrogate pairs to characters."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

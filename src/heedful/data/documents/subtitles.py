@@ -4,6 +4,7 @@ import re
 
 from heedful.data.documents.text_spans import TextSpanDocument
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _TIME = re.compile(r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->[ \t]*(?:\d+:)?\d+:\d+[.,]\d+.*$")
 
 
@@ -15,14 +16,18 @@ class SubtitleDocument(TextSpanDocument):
         place = 0
         start = -1  # of the cue's text
         end = 0
-        for line in self.text.splitlines(keepends=True):
+        before = 0  # the end of the cue's text without its last line, if that may be a number
+        for line in _LINE.findall(self.text):
             content = line.rstrip("\r\n")
             if _TIME.match(content):
-                start = end = place + len(line)
+                if start >= 0:  # no empty line ends the cue before
+                    self._add_cue(start, before)
+                start = end = before = place + len(line)
             elif start >= 0 and not content.strip():
                 self._add_cue(start, end)
                 start = -1
             elif start >= 0:
+                before = end if content.strip().isdecimal() else place + len(content)
                 end = place + len(content)
             place += len(line)
         if start >= 0:

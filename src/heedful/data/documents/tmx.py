@@ -78,7 +78,8 @@ class TmxDocument(XmlDocument):
         last = list(unit.iterchildren("{*}tuv"))[-1]
         place = self.span(last).end
         outer = self.indentation(last)
-        inner = self.indentation(next(last.iterchildren("*")))
+        child = next(last.iterchildren("*"), None)
+        inner = "" if child is None else self.indentation(child)
         is_old = last.get("lang") is not None
         code = self._code.translate(ATTRIBUTE_ESCAPES)
         text = (

@@ -9,7 +9,7 @@ from typing import TypeVar
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
-from heedful.data.filters import filter_pairs
+from heedful.data.filters import failed_filter, filter_pairs
 from heedful.data.links import LinkedPair, read_linked
 from heedful.data.memory import Entry, Memory
 from heedful.data.overlap import NearDuplicates, Overlap, near_key
@@ -231,17 +231,26 @@ class Corpus:
         return self._memory
 
     def _known(self, pairs: Iterator[P]) -> Iterator[P]:
-        """The pairs; those that are not held out are added to the translation memory, if any."""
+        """The pairs; those to train on are added to the translation memory, if any, and duplicates
+        each time."""
         memory = self._memory
         if memory is None:
             yield from pairs
             return
         for pair in pairs:
-            if self._part(pair) == "train":
+            if self._is_trained(pair):
                 filed = (pair.source, pair.target)
                 key = filed[::-1] if self.settings.reversed else filed
                 memory.add(Entry(*filed, self._contexts.get(key)))
             yield pair
+
+    def _is_trained(self, pair: Pair | LinkedPair) -> bool:
+        """Whether a pair is neither held out, nor filtered, nor too near to a held-out source."""
+        return (
+            self._part(pair) == "train"
+            and failed_filter(pair, self.settings.filters) is None
+            and (self.settings.keep_near_duplicates or self.near.find(pair.source) is None)
+        )
 
     def _part(self, pair: Pair | LinkedPair) -> str:
         """The part of a pair; pairs with the same source are in the same part.

@@ -73,29 +73,34 @@ def _translate_folder(
     memory: "Memory | None",
 ) -> None:
     """Translate the documents of a folder, and text files line by line."""
-    from heedful.tasks.translation.folders import translate_folder, translator_key
+    from heedful.tasks.translation.folders import Result, translate_folder, translator_key
 
     if options.output is None:
         raise UserError(f"{options.file} is a folder; give the folder to write as --output")
     if options.output.is_file():
         raise UserError(f"cannot write {options.output}: it is a file; give a folder")
+    if options.alignments is not None:
+        raise UserError("--alignments is for one text file; leave it out for a folder")
     lacks = False
 
-    def translate(path: Path, place: Path) -> bool:
+    def translate(path: Path, place: Path) -> Result:
         nonlocal lacks
         own = replace(options, file=str(path), output=place)
         document = _document(own, translator)
         if document is not None and document.is_for_translation:
-            lacks |= _translate_document(own, translator, search, line_format, document, memory)
+            if _translate_document(own, translator, search, line_format, document, memory):
+                lacks = True
+                return Result.LACKING
         elif path.suffix.casefold() == ".txt":
             _translate_lines(own, translator, search, line_format, memory)
         else:
-            return False
-        return True
+            return Result.NO_DOCUMENT
+        return Result.DONE
 
     columns = columns_of(options.source_column, options.target_column)
     how = (options.engine, options.quantization, sorted(translator.computing.items()))
-    given = (search, options.no_memory, options.keep_unknown, columns, *how)
+    read = (options.form, options.encoding, options.source, options.target, line_format)
+    given = (search, options.no_memory, options.keep_unknown, columns, *how, *read)
     runs = [options.run, *(options.ensemble or [])]
     key = translator_key(runs, options.checkpoint, given)
     counts = translate_folder(Path(options.file), options.output, key, translate)

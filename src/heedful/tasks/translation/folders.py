@@ -4,12 +4,13 @@ import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
-from heedful.basics.files import content_hash, write_json
+from heedful.basics.files import atomic_file, content_hash, write_json
 from heedful.basics.notices import notice
 from heedful.runs.checkpoints import MODEL
 from heedful.tasks.pairs.run import MEMORY, open_pair_run
@@ -21,8 +22,16 @@ Outcome = str
 """The outcome for a file: ``translated``, ``unchanged``, ``copied`` or ``refused``."""
 
 
+class Result(Enum):
+    """What was made of a file."""
+
+    DONE = "translated"
+    LACKING = "translated, and to be translated again by the next call"
+    NO_DOCUMENT = "to be copied"
+
+
 def translate_folder(
-    source: Path, output: Path, key: str, translate: Callable[[Path, Path], bool]
+    source: Path, output: Path, key: str, translate: Callable[[Path, Path], Result]
 ) -> Counter[Outcome]:
     """Translate each file of a folder; hidden files and folders are left out.
 
@@ -34,8 +43,7 @@ def translate_folder(
         source: the folder.
         output: the folder to write; created if it does not exist.
         key: identifies the translator and its options.
-        translate: writes the translation of a file to a path; returns False if it is not a
-            document.
+        translate: writes the translation of a file to a path.
 
     Raises:
         UserError: one folder is inside the other, or nothing can be written.
@@ -48,24 +56,30 @@ def translate_folder(
     for path in visible_files(source):
         name = path.relative_to(source).as_posix()
         place = output / name
-        found = content_hash(path)
-        if known.get(name) == found and place.exists():
-            counts["unchanged"] += 1
-        else:
-            try:
+        try:
+            found = content_hash(path)
+            if known.get(name) == found and place.exists():
+                counts["unchanged"] += 1
+            else:
                 place.parent.mkdir(parents=True, exist_ok=True)
-                if translate(path, place):
-                    counts["translated"] += 1
-                else:
-                    shutil.copyfile(path, place)
-                    counts["copied"] += 1
-            except UserError as error:
-                notice(str(error))
-                counts["refused"] += 1
-                continue
+                result = translate(path, place)
+                if result is Result.NO_DOCUMENT:
+                    _copy(path, place)
+                counts["copied" if result is Result.NO_DOCUMENT else "translated"] += 1
+                if result is Result.LACKING:
+                    continue
+        except (UserError, OSError) as error:
+            notice(str(error) if isinstance(error, UserError) else f"{path}: {error.strerror}")
+            counts["refused"] += 1
+            continue
         done[name] = found
         write_json(output / RECORD, {"translator": key, "files": done})
     return counts
+
+
+def _copy(path: Path, place: Path) -> None:
+    with path.open("rb") as read, atomic_file(place) as write:
+        shutil.copyfileobj(read, write)
 
 
 def translator_key(runs: Sequence[Path], checkpoint: str | None, options: Any) -> str:
