@@ -182,6 +182,11 @@ def test_a_recipe_can_hold_the_comparison(data: Path, tmp_path: Path) -> None:
         ({"vary": {"model.heads, model.layers": [1, 2]}}, "give a list of lists"),
         ({"vary": {"model.heads, model.layers": [[1]]}}, "1 of 2 values"),
         ({"vary": {"seed": [1, 2]}}, "cannot be varied"),
+        ({"vary": {"data": [{"train": "a", "validation": "b"}]}}, "'data.validation' cannot be"),
+        (
+            {"vary": {"training": [{"max_steps": 3}, {"max_steps": 9}]}, "budget": 7},
+            "training.max_steps is varied",
+        ),
         ({"seeds": 0}, "seeds"),
     ],
 )
@@ -267,7 +272,7 @@ def test_a_budget_is_steps_time_or_operations(text: str, field: str, value: floa
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ten", "0", "1.5", "-3", "0m", "5 days", "1e999flops", "1..2"]
+    "text", ["", "ten", "0", "1.5", "-3", "0m", "5 days", "1e999flops", "1..2", "1e400", "1e308h"]
 )
 def test_a_wrong_budget_is_one_clear_line(text: str) -> None:
     with pytest.raises(UserError, match="--budget"):

@@ -1,13 +1,16 @@
 """The loop by itself, with a task of a few numbers."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import heedful
 from heedful.basics.errors import UserError
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.runs.checkpoints import whole_checkpoints
@@ -18,6 +21,8 @@ from heedful.training.optimisers import build_optimiser
 from heedful.training.parameter_groups import Group
 from heedful.training.protocol import Loss, Validation
 from heedful.training.report import Report
+
+RUNS = ("whole", "parts")
 
 
 class Points(NamedTuple):
@@ -123,3 +128,49 @@ def test_weight_decay_that_adam_scales_is_noticed(capsys: pytest.CaptureFixture[
     for optimiser, decay, noticed in cases:
         build_optimiser(group, LoopSettings(optimiser=optimiser, weight_decay=decay))
         assert ("use 'adamw'" in capsys.readouterr().err) is noticed
+
+
+def test_an_interruption_does_not_change_the_averaged_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = {"max_steps": 12, "batch_tokens": 64, "warmup_steps": 2, "log_every": 4}
+    recipe = {
+        "task": "algorithm",
+        "seed": 3,
+        "data": {"kind": "copy", "sizes": [1, 3], "validation": 8, "test": 8},
+        "model": {"kind": "neural-turing-machine"},
+        "training": {
+            **training,
+            "validate_every": 4,
+            "checkpoint_every": 4,
+            "average_checkpoints": 3,
+            "keep_last": 3,
+            "threads": 1,
+            "precision": "float32",
+            "device": "cpu",
+        },
+    }
+    assert heedful.train(recipe, tmp_path / "whole")
+    step = Loop._step
+    for stop in (6, 10):
+
+        def stopping(loop: Any, batches: Any, stop: int = stop) -> None:
+            step(loop, batches)
+            if loop.progress.step == stop:
+                loop._interrupt()
+
+        monkeypatch.setattr(Loop, "_step", stopping)
+        assert not heedful.train(recipe, tmp_path / "parts")
+        assert (tmp_path / "parts" / "checkpoints" / f"step-{stop:08}").exists()
+    monkeypatch.setattr(Loop, "_step", step)
+    assert heedful.train(recipe, tmp_path / "parts")
+    names = [
+        sorted(path.name for path in (tmp_path / one / "checkpoints").iterdir()) for one in RUNS
+    ]
+    assert names[0] == names[1] == ["average", *(f"step-{one:08}" for one in (4, 8, 12))]
+    one, other = (
+        load_file(tmp_path / run / "checkpoints" / "average" / "model.safetensors") for run in RUNS
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    results = [json.loads((tmp_path / run / "result.json").read_text()) for run in RUNS]
+    assert results[0] == results[1]

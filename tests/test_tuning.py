@@ -271,6 +271,7 @@ def test_the_recipes_own_dropout_is_one_that_is_tried(
         ({"model.dropout": 0.1}, "tune.model.dropout|valid dictionary"),
         ({"seed": {"choices": [1, 2]}}, "'seed' cannot be searched"),
         ({"training.choose_by": {"choices": ["bleu"]}}, "would not be comparable"),
+        ({"training": {"choices": [{"max_minutes": 5.0}]}}, "'training.max_minutes' cannot be"),
     ],
 )
 def test_a_wrong_table_is_one_clear_line(table: dict[str, Any], message: str) -> None:

@@ -185,7 +185,7 @@ def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False
     plain = without_searches(tables)
     for key, searched in recipe.tune.items():
         place = f"{where}, [tune]"
-        refuse_unsearchable(key, place)
+        refuse_unsearchable(key, searched.ends(), place)
         for value in searched.ends():
             check(kind, with_setting(plain, key, value, place), place)
     return recipe

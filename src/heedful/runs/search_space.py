@@ -1,6 +1,6 @@
 """The search space of one setting: the entries of a recipe's ``[tune]``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -13,6 +13,7 @@ NOT_COMPARABLE = frozenset(
         *("data.train", "data.validation", "data.test", "data.source", "data.target"),
         *("data.encoding", "data.validation_share", "data.test_share", "training.choose_by"),
         *("evaluation.tokenise", "evaluation.validation_pairs"),
+        *("data.kind", "data.sizes", "masking.share", "replacing.weight", "replacing.share"),
     }
 )
 """Settings that change what figures measure."""
@@ -95,7 +96,23 @@ def whole_keys(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return result
 
 
-def refuse_unsearchable(key: str, where: str) -> None:
-    """Raise UserError with the reason for a setting that cannot be searched."""
-    if key in _FIXED:
-        raise UserError(f"{where}: '{key}' cannot be searched: {_FIXED[key]}")
+def keys_within(key: str, values: Iterable[Any]) -> list[str]:
+    """A key, and those of the tables that are its values.
+
+    Example:
+        >>> keys_within("model", [{"layers": 2, "attention": {"score": "dot"}}, 3])
+        ['model', 'model.attention', 'model.attention.score', 'model.layers']
+    """
+    found = {key}
+    for value in values:
+        if isinstance(value, Mapping):
+            for name, inner in value.items():
+                found.update(keys_within(f"{key}.{name}", [inner]))
+    return sorted(found)
+
+
+def refuse_unsearchable(key: str, values: Iterable[Any], where: str) -> None:
+    """Raise UserError with the reason for a setting that cannot be searched, also in a table."""
+    for one in keys_within(key, values):
+        if one in _FIXED:
+            raise UserError(f"{where}: '{one}' cannot be searched: {_FIXED[one]}")

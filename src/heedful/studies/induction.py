@@ -164,9 +164,10 @@ def run(options: StudyOptions) -> StudyResult:
 
 
 def _curve(trained: Run, device: str, count: int) -> list[Point]:
-    """The points of all checkpoints of a run."""
+    """The points of all checkpoints of a run, without those of interruptions."""
     points = []
-    for step in sorted({checkpoint.step for checkpoint in trained.checkpoints()}):
+    regular = {one.step for one in trained.checkpoints() if not one.state.get("extra")}
+    for step in sorted(regular):
         reader = Reader.of(trained, device, step)
         points.append(point_of(reader, step, Texts.of(reader, count)))
     return points

@@ -85,7 +85,7 @@ def read_budget(text: str | None) -> Budget:
     except ValueError as error:
         raise UserError(f"--budget {text}: {expected}") from error
     if unit == "steps":
-        if number < 1 or number != int(number) or number > _MOST_STEPS:
+        if not 1 <= number <= _MOST_STEPS or number != int(number):
             raise UserError(f"--budget {text}: give a whole number of steps of at least 1")
         return Budget(steps=int(number), text=f"{int(number):,} steps")
     if not 0 < number < float("inf"):
@@ -93,6 +93,8 @@ def read_budget(text: str | None) -> Budget:
     if unit == "flops":
         return Budget(operations=number, text=f"{number:g} FLOP")
     minutes = number * {"s": 1 / 60, "m": 1.0, "h": 60.0}[unit]
+    if minutes == float("inf"):
+        raise UserError(f"--budget {text}: give a shorter time")
     return Budget(minutes=minutes, text=f"{minutes:g} minutes")
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.basics.bounded_reading import read_json
 from heedful.runs.attention_parts import PARTS, parts_of, require_parts
 from heedful.runs.checkpoints import (
+    STATE,
     Checkpoint,
     folder_of,
     load_model_tensors,
@@ -70,6 +72,7 @@ def save(
     device: torch.device,
     precision: str,
     parts: Path | None = None,
+    extra: bool = False,
 ) -> None:
     """Write a checkpoint with everything that :func:`restore` loads.
 
@@ -83,6 +86,7 @@ def save(
         device: the device of the model.
         precision: the precision of training.
         parts: a folder in ``folder`` with parts of the optimiser's state.
+        extra: whether it is saved only because training was interrupted.
     """
     weights, training = tensors
     training = training | {_TASK + name: tensor for name, tensor in task.tensors().items()}
@@ -98,14 +102,23 @@ def save(
         "precision": precision,
         "threads": torch.get_num_threads() if device.type == "cpu" else None,
         PARTS: parts_of(task.model),
+        **({"extra": True} if extra else {}),
     }
     save_checkpoint(folder / folder_of(progress.step), weights, training, state, parts)
+
+
+def is_extra(path: Path) -> bool:
+    """Whether a checkpoint was saved only because training was interrupted."""
+    return bool(read_json(path / STATE).get("extra"))
 
 
 def prune(
     folder: Path, settings: LoopSettings, ranks: Mapping[int, list[float]], best_step: int | None
 ) -> None:
     """Keep the last and the best checkpoints and delete the others.
+
+    A checkpoint that an interruption saved is kept until the next one, and beside the others, so
+    that a resumed training keeps those of an uninterrupted one.
 
     Args:
         folder: the folder of all checkpoints.
@@ -116,7 +129,9 @@ def prune(
     steps = sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
     ranked = sorted((step for step in steps if step in ranks), key=ranks.__getitem__)
     by_value = ranked[::-1]
-    kept = {*steps[-settings.keep_last :], *by_value[: settings.keep_best], best_step or 0}
+    regular = [step for step in steps if not is_extra(folder / folder_of(step))]
+    kept = {*steps[-1:], *regular[-settings.keep_last :], *by_value[: settings.keep_best]}
+    kept.add(best_step or 0)
     for step in steps:
         if step not in kept:
             remove_checkpoint(folder / folder_of(step))

@@ -19,7 +19,8 @@ from heedful.training.loop import Loop
 def choose(loop: Loop, model: nn.Module) -> dict[str, Any]:
     """Choose the run's checkpoint: the best one, or the average of the last ones if better."""
     settings, progress = loop.settings, loop.progress
-    found = whole_checkpoints(loop.checkpoints)
+    whole = whole_checkpoints(loop.checkpoints)
+    found = [point for point in whole if not point.state.get("extra")]
     by = settings.choose_by
     best = progress.best_step if progress.best_step is not None else progress.step
     result: dict[str, Any] = {

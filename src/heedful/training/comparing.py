@@ -19,7 +19,7 @@ from heedful.runs.manifest import write_recipe
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, with_setting, write_toml
 from heedful.runs.registry import kind_of
-from heedful.runs.search_space import NOT_COMPARABLE
+from heedful.runs.search_space import NOT_COMPARABLE, keys_within
 from heedful.runs.settings import Recipe
 from heedful.training.budget import NO_BUDGET, Budget, steps_of, with_validations
 from heedful.training.comparison_record import (
@@ -96,11 +96,12 @@ class Plan:
             UserError: a setting cannot be varied, there is nothing to compare, or the recipe has
                 no validation data.
         """
-        for key in {key for group in self.groups for each in group for key in each}:
-            refuse_fixed(key, self.where)
-            limited = self.budget.steps is not None or self.budget.operations is not None
-            if key == "training.max_steps" and limited:
-                raise UserError("training.max_steps is varied: leave out --budget")
+        limited = self.budget.steps is not None or self.budget.operations is not None
+        given = [item for group in self.groups for each in group for item in each.items()]
+        for key, value in given:
+            refuse_fixed(key, [value], self.where)
+            if limited and "training.max_steps" in keys_within(key, [value]):
+                raise UserError(f"{self.where}: training.max_steps is varied: leave out --budget")
         if self.seeds < 1:
             raise UserError(f"--seeds {self.seeds}: the minimum is 1")
         variants, refused = [], []

@@ -75,6 +75,9 @@ class Predicting(Task, Protocol):
 class Wrapped:
     """Base of tasks that add to the loss of another task and leave the rest to it."""
 
+    is_sum = True
+    """Whether the loss of a batch is the sum of those of its parts."""
+
     def __init__(self, task: Predicting) -> None:
         self.task = task
 
@@ -88,8 +91,8 @@ class Wrapped:
         return self.task.batches(position, rank)
 
     def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
-        """As the task does."""
-        return self.task.split(batch, count, fewest)
+        """As the task does; the whole batch if its loss is no sum over rows."""
+        return self.task.split(batch, count, fewest) if self.is_sum else [batch]
 
     def validate(self) -> Validation:
         """The task's figures, without a teacher or a second pass."""
@@ -130,6 +133,7 @@ class Distilled(Wrapped):
         super().__init__(task)
         self.teacher = teacher.eval().requires_grad_(False)
         self.temperature, self.weight, self.cosine = temperature, weight, cosine
+        self.is_sum = not cosine  # the cosine is averaged over the tokens of the batch
 
     def loss(self, batch: Any) -> Loss:
         """The weighted sum. The parts ``teacher`` and ``cosine`` are without their weights."""

@@ -170,7 +170,7 @@ class Loop:
                     self._save(validation)
                     saved = progress.step
             if saved != progress.step:
-                self._save(validation)
+                self._save(validation, extra=True)
         return not self.interrupted
 
     def _is_interrupted(self) -> bool:
@@ -354,7 +354,7 @@ class Loop:
         chosen = self.settings.choose_by
         return [self.sign * figures[chosen], -figures.get("loss", 0.0)]
 
-    def _save(self, validation: dict[str, float]) -> None:
+    def _save(self, validation: dict[str, float], *, extra: bool = False) -> None:
         self._read_sums()
         tensors = self.strategy.checkpoint(self.optimiser)
         parts = self.strategy.write_parts(self.optimiser, self.checkpoints, self.progress.step)
@@ -370,6 +370,7 @@ class Loop:
             device=self.device,
             precision=self.precision,
             parts=parts,
+            extra=extra,
         )
         # Of equal checkpoints, the first counts as the best.
         prune(self.checkpoints, self.settings, self.ranks, self.progress.best_step)

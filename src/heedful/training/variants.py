@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import tomlkit
 
 from heedful.basics.errors import UserError
 from heedful.runs.recipe import read_value
-from heedful.runs.search_space import NOT_COMPARABLE
+from heedful.runs.search_space import NOT_COMPARABLE, keys_within
 
 Settings = dict[str, Any]
 
@@ -104,10 +104,10 @@ def _groups(given: Sequence[tuple[str, str, list[list[Any]]]]) -> list[list[Sett
         keys = [key.strip() for key in left.split(",")]
         if not all(keys):
             raise UserError(f"{where}: a key is empty; {_EXPECTED}")
-        for key in keys:
+        for place, key in enumerate(keys):
             if key in seen:
                 raise UserError(f"{where}: '{key}' is varied twice; name it once")
-            refuse_fixed(key, where)
+            refuse_fixed(key, [each[place] for each in values if place < len(each)], where)
             seen.add(key)
         found: dict[str, Settings] = {}
         for each in values:
@@ -137,10 +137,11 @@ def bases_of(groups: Sequence[Sequence[Settings]]) -> list[str]:
     return found
 
 
-def refuse_fixed(key: str, where: str) -> None:
-    """Raise UserError with the reason for a setting that cannot be varied."""
-    if key in _FIXED:
-        raise UserError(f"{where}: '{key}' cannot be varied: {_FIXED[key]}")
+def refuse_fixed(key: str, values: Iterable[Any], where: str) -> None:
+    """Raise UserError with the reason for a setting that cannot be varied, also in a table."""
+    for one in keys_within(key, values):
+        if one in _FIXED:
+            raise UserError(f"{where}: '{one}' cannot be varied: {_FIXED[one]}")
 
 
 def split(text: str, separator: str) -> list[str]:

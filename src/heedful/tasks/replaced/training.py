@@ -147,11 +147,12 @@ class ReplacedTask(TaskDefaults):
         masked, detected, masked_right, replaced, called, both = sums.tolist()
         hidden, tokens = max(1, hidden), max(1, tokens)
         right = tokens - replaced - called + 2 * both
+        counts = torch.cat(labels).bincount()
         figures = {
             "loss": masked / hidden + self.weight * detected / tokens,
             "masked_loss": masked / hidden,
             "masked_accuracy": masked_right / hidden,
-            "masked_majority": float(torch.cat(labels).bincount().max()) / hidden,
+            "masked_majority": float(counts.max()) / hidden if len(counts) else 0.0,
             "replaced_loss": detected / tokens,
             "replaced_accuracy": right / tokens,
             "replaced_majority": max(replaced, tokens - replaced) / tokens,

@@ -127,7 +127,10 @@ def _statistics(run: Values, name: str) -> Statistics | None:
 
 
 def _summed(runs: Sequence[Values], name: str) -> _Summed | None:
-    """The statistics of a figure, summed over seeds; None if runs have no or other examples."""
+    """The statistics of a figure, summed over seeds.
+
+    None if a run has no examples, or if they are not equally many.
+    """
     found = [one for run in runs if (one := _statistics(run, name)) is not None]
     if not found or len(found) < len(runs) or len({one.values.shape for one in found}) > 1:
         return None
@@ -140,8 +143,8 @@ def lengths_of(runs: Sequence[Values]) -> list[Values]:
     if not runs:
         return []
     examples = (runs[0]["_test"] or {}).get("examples")
-    if examples is None:
-        return []
+    if examples is None or any(_inputs(run) != _inputs(runs[0]) for run in runs):
+        return []  # examples that are drawn for each seed have other lengths
     measured = {name: _summed(runs, name) for name in examples["measures"]}
     found = []
     for bucket in rows_by_length(examples["inputs"]):
