@@ -286,3 +286,26 @@ def test_latex_escapes_what_names_may_contain() -> None:
     assert escape("\\x ^ ~ # $ %") == (
         r"\textbackslash{}x \textasciicircum{} \textasciitilde{} \# \$ \%"
     )
+
+
+def test_images_are_named_and_have_no_length() -> None:
+    from heedful.data.readers.data_uris import uri_of
+    from heedful.viewing.comparison.paired import lengths_of
+    from heedful.viewing.comparison.results import _sentences
+
+    def run(outputs: list[str]) -> dict[str, Any]:
+        inputs = [f'{{"image":"{uri_of("image/png", bytes(size))}"}}' for size in (1000, 2000)]
+        measure = {"kind": "mean", "values": [[1.0, 1.0], [0.0, 1.0]]}
+        examples = {
+            "inputs": inputs,
+            "references": ["dog", "cat"],
+            "outputs": outputs,
+            "measures": {"accuracy": measure},
+        }
+        return {"test": True, "_test": {"examples": examples}}
+
+    runs = {"a": [run(["dog", "dog"])], "b": [run(["dog", "cat"])]}
+    assert lengths_of(runs["a"]) == []
+    [shown] = _sentences(runs)
+    assert shown["input"] == 'example 2: {"image":"data:image/png, 2,000 bytes"}'
+    assert shown["outputs"] == {"a": "dog", "b": "cat"}

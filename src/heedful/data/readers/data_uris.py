@@ -2,9 +2,12 @@
 
 import base64
 import binascii
+import re
 from pathlib import Path
 
 from heedful.basics.errors import UserError
+
+_URI = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/]*)=*")
 
 
 def uri_of(kind: str, data: bytes) -> str:
@@ -15,6 +18,16 @@ def uri_of(kind: str, data: bytes) -> str:
         'data:audio/wav;base64,UklGRg=='
     """
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def without_data(text: str) -> str:
+    """A text with a number of bytes in place of the data of each data URI, to be read by people.
+
+    Example:
+        >>> without_data('{"image":"data:image/png;base64,UklGRg=="}')
+        '{"image":"data:image/png, 4 bytes"}'
+    """
+    return _URI.sub(lambda one: f"data:{one[1]}, {len(one[2]) * 3 // 4:,} bytes", text)
 
 
 def data_of(uri: str, kinds: tuple[str, ...], where: str) -> bytes:

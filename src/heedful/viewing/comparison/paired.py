@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.data.readers.data_uris import without_data
 from heedful.evaluation.breakdown import rows_by_length
 from heedful.evaluation.significance import compare_statistics
 from heedful.evaluation.statistics import (
@@ -145,6 +146,8 @@ def lengths_of(runs: Sequence[Values]) -> list[Values]:
     examples = (runs[0]["_test"] or {}).get("examples")
     if examples is None or any(_inputs(run) != _inputs(runs[0]) for run in runs):
         return []  # examples that are drawn for each seed have other lengths
+    if any(without_data(one) != one for one in examples["inputs"][:1]):
+        return []  # images and sounds
     measured = {name: _summed(runs, name) for name in examples["measures"]}
     found = []
     for bucket in rows_by_length(examples["inputs"]):

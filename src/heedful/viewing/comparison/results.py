@@ -11,6 +11,7 @@ import torch
 
 from heedful.basics.bounded_reading import read_json, read_json_lines
 from heedful.basics.errors import UserError
+from heedful.data.readers.data_uris import without_data
 from heedful.evaluation.student import t_interval
 from heedful.runs.model_size import count_parameters
 from heedful.runs.opening import open_run
@@ -257,10 +258,17 @@ def _sentences(runs: Mapping[str, Sequence[Values]]) -> list[Values]:
     )
 
 
+def _shown(source: str, number: int) -> str:
+    """An input as text; of an image or a sound, only which one it is."""
+    text = without_data(source)
+    return text if text == source else f"example {number}: {text}"
+
+
 def _chosen(rows: Sequence[tuple[str, str, dict[str, str]]]) -> list[Values]:
     """The rows with the most different outputs; of those, evenly spread over the test set."""
     most = max((len(set(outputs.values())) for _, _, outputs in rows), default=0)
-    differing = [row for row in rows if len(set(row[2].values())) == most]
+    numbered = [(_shown(row[0], number), *row[1:]) for number, row in enumerate(rows, start=1)]
+    differing = [row for row in numbered if len(set(row[2].values())) == most]
     every = max(1, len(differing) // _SENTENCES)
     return [
         {
