@@ -59,11 +59,12 @@ def modules_of(terms: Sequence[Term]) -> list[str]:
 
 def with_terms(loss: Loss, terms: Sequence[Term], forced: TeacherForced) -> Loss:
     """The loss plus all terms, with the parts of all."""
-    total, parts, _ = loss
+    total, parts, weights = loss
     for term in terms:
         more = term.loss(forced)
         total, parts = total + more.total, parts | more.parts
-    return Loss(total, parts)
+        weights = {**weights, **more.weights}
+    return Loss(total, parts, weights)
 
 
 def tensors_of(terms: Sequence[Term]) -> dict[str, Tensor]:

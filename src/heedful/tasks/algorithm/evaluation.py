@@ -114,7 +114,8 @@ def evaluate(predictor: Any, recipe: Any, sizes: Sequence[int]) -> Any:
     examples = None
     if not sizes:
         inputs, right, outputs = scores[0].texts
-        measure = {"kind": "mean", "values": scores[0].wrong, "scale": 100.0}
+        wrong = scores[0].wrong
+        measure = {"kind": "mean", "values": wrong, "scale": 100.0, "rises": False}
         examples = Examples(inputs, right, outputs, {"wrong_bits": measure})
     return Evaluation(
         title,
