@@ -276,3 +276,17 @@ def test_options_that_exclude_each_other_are_refused() -> None:
         SearchOptions(nbest=9)
     with pytest.raises(ValueError, match="need sampling"):
         SearchOptions(temperature=0.5)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sample": True, "temperature": 1e-40},
+        {"sample": True, "temperature": math.inf},
+        {"length_penalty": 1000},
+        {"length_penalty": math.nan},
+    ],
+)
+def test_numbers_that_overflow_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(reversed(given))):
+        SearchOptions(**given)

@@ -249,6 +249,8 @@ def test_distances_between_the_heads_of_all_layers(folder: Path) -> None:
         (["dog", "--links"], "--links needs --output"),
         (["--curves"], "--curves needs --output"),
         (["dog", "--curves", "--output", "a.png"], "leave one of them out"),
+        (["--curves", "--output", "a.png", "--map", "x"], "--map has no effect with --curves"),
+        (["--calibration", "--heads"], "--heads has no effect with --calibration"),
         (["dog", "--target", " "], "nothing to align"),
     ],
 )

@@ -269,6 +269,32 @@ def test_what_is_wrong_is_one_line(
     assert written.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["RUN", "--price", "5"], "--price has no effect with a run"),
+        (
+            ["--size", "gpt2-small", "--accept-changes"],
+            "--accept-changes has no effect with --size",
+        ),
+        (["--size", "gpt2-small", "--spread", "0.5"], "--spread has no effect with a size without"),
+        (["--size", "gpt2-small", "--batch", "1" + "0" * 34], "--batch 1e+34: expected a number"),
+        (
+            ["--size", "gpt2-small", "--tokens", "0.3"],
+            "--tokens 0.3: expected a number of at least",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(
+    arguments: list[str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert info(monkeypatch, *arguments) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_the_command_prints_text_or_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,13 +1,16 @@
 """Commands whose options are the fields of dataclasses."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
+from heedful.basics.errors import UserError
 from heedful.tasks.options import parameters
 
 T = TypeVar("T")
@@ -43,6 +46,33 @@ class RecipeOptions(Machine, Protocol):
     def recipe(self) -> str: ...
     @property
     def overrides(self) -> list[str] | None: ...
+
+
+def refuse_given(options: Any, names: Collection[str], what: str) -> None:
+    """Raise UserError if one of the options was given, because it has no effect.
+
+    Args:
+        options: an instance of a dataclass of options.
+        names: fields that have no effect.
+        what: what the command does, for the message.
+    """
+    for field in fields(options):
+        if field.name in names and getattr(options, field.name) != field.default:
+            flag = _flag(type(options), field.name)
+            raise UserError(f"{flag} has no effect with {what}; leave it out")
+
+
+def refuse_unused(options: Any, used: Collection[str], what: str) -> None:
+    """As :func:`refuse_given`, for all fields but those that are used."""
+    refuse_given(options, {field.name for field in fields(options)} - set(used), what)
+
+
+def _flag(kind: type, name: str) -> str:
+    """The name of an option. In an annotation, typer keeps the first name as the default."""
+    for one in get_args(get_type_hints(kind, include_extras=True)[name]):
+        if isinstance(one, OptionInfo) and str(one.default).startswith("--"):
+            return str(one.default)
+    return f"--{name.replace('_', '-')}"
 
 
 def machine_settings(options: Machine) -> list[str]:

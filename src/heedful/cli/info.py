@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_command
+from heedful.cli.commands import add_command, refuse_given, refuse_unused
 
 if TYPE_CHECKING:
     from heedful.tasks.cluster_on_paper import Cluster
 
 _ON_PAPER = "Size on paper"
+_LARGEST = 1e18
 _POSITIVE = ("batch", "length", "tokens", "flops_per_second", "cards", "price",
              "cards_per_machine", "link", "network")  # fmt: skip
 
@@ -100,8 +101,10 @@ def _run(options: Info) -> None:
     if (options.run is None) == (options.size is None):
         raise UserError("give either a run or --size NAME")
     if options.size is not None:
+        refuse_given(options, {"accept_changes"}, "--size")
         _print_size(options, options.size)
         return
+    refuse_unused(options, {"run", "as_json", "accept_changes"}, "a run")
     from heedful.runs.opening import accept_changes as accept
     from heedful.runs.summary import describe_run, summarise_run
 
@@ -121,8 +124,13 @@ def _print_size(options: Info, name: str) -> None:
 
     for option in _POSITIVE:
         value = getattr(options, option)
-        if value is not None and not 0 < value < float("inf"):
-            raise UserError(f"--{option.replace('_', '-')} {value:g}: expected a number above 0")
+        if value is not None and not 0 < value <= _LARGEST:
+            raise UserError(
+                f"--{option.replace('_', '-')} {value:g}: expected a number above 0, at most "
+                f"{_LARGEST:g}"
+            )
+    if options.tokens is not None and options.tokens < 1:
+        raise UserError(f"--tokens {options.tokens:g}: expected a number of at least 1")
     if not 0 <= options.spread < 1:
         raise UserError(f"--spread {options.spread:g}: expected a number from 0, below 1")
     if not 0 < options.mfu <= 1:
@@ -167,6 +175,7 @@ def _cluster(options: Info) -> "Cluster | None":
     if options.strategy is None:
         if options.link is not None or options.network is not None:
             raise UserError("--link and --network need --strategy; add it, or leave them out")
+        refuse_given(options, {"spread", "cards_per_machine"}, "a size without --strategy")
         return None
     link, network = (None if one is None else one * 1e9 for one in (options.link, options.network))
     links = links_of(options.card, link, network, options.cards_per_machine)

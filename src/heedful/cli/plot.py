@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_command
+from heedful.cli.commands import add_command, refuse_unused
 from heedful.tasks.options import (
     Beam,
     Checkpoint,
@@ -111,9 +111,12 @@ def _run(options: Plot) -> None:
         check_format(options.output)
     check_output(options.output)
     if options.curves:
+        refuse_unused(options, {"run", "sentence", "output", "curves"}, "--curves")
         _plot_curves(options.run, options.sentence, options.output)
         return
     if options.calibration:
+        used = {"run", "sentence", "output", "calibration", "head", "checkpoint", "device"}
+        refuse_unused(options, {*used, "threads", "precision"}, "--calibration")
         _plot_calibration(options)
         return
     if options.links and (options.output is None or options.heads):

@@ -19,11 +19,11 @@ class SearchOptions(Settings):
     """Hypotheses kept at each step."""
     nbest: int = Field(default=1, ge=1, le=MOST_SAMPLES)
     """Hypotheses returned for each source, best first; at most ``beam``."""
-    length_penalty: float = Field(default=1.0, ge=0.0)
+    length_penalty: float = Field(default=1.0, ge=0.0, le=10.0, allow_inf_nan=False)
     """Exponent A of the penalty ((5 + |Y|) / 6)^A; see ``heedful.decoding.length_penalty``."""
     sample: bool = False
     """Draw from the model's distribution instead of searching for the most probable output."""
-    temperature: float = Field(default=1.0, gt=0.0)
+    temperature: float = Field(default=1.0, ge=1e-6, le=1e6, allow_inf_nan=False)
     """Sampling: divides the logits; below 1 sharper, above 1 flatter."""
     top_k: int | None = Field(default=None, ge=1)
     """Sampling: only from the k most probable tokens."""

@@ -41,7 +41,7 @@ class Facts(Settings):
     max_length: int = Field(ge=2, le=MOST_POSITIONS)
     """Maximum tokens of a text, END included."""
     beam: int = Field(ge=1, le=MOST_BEAM)
-    length_penalty: float = Field(ge=0)
+    length_penalty: float = Field(ge=0, le=10, allow_inf_nan=False)
     alignment: KeptRule
     quantization: str
     parameters: int

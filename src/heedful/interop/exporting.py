@@ -64,8 +64,14 @@ def export_hf(
     return out
 
 
+_WITHOUT_HEADS = frozenset({"gpt", "encoder-decoder"})
+
+
 def _exported(run: Run, checkpoint: str | int | None, head: str | None) -> Exported:
-    layout = LAYOUTS[layout_of(run, "huggingface", "Hugging Face's layout")]
+    name = layout_of(run, "huggingface", "Hugging Face's layout")
+    if head is not None and name in _WITHOUT_HEADS:
+        raise UserError(f"--head {head}: {run.path} has no heads; leave it out")
+    layout = LAYOUTS[name]
     return layout(run, run.chosen(checkpoint).weights(), head)
 
 

@@ -118,6 +118,8 @@ def _import(folder: Path, out: Path, options: _Options, ignored: Sequence[str]) 
             f"{folder}: --from and --to are for models of many languages, such as M2M-100, "
             "NLLB-200 and mBART-50; leave them out"
         )
+    if options.pairs and kind not in _OF_TEXT_PAIRS:
+        raise UserError(f"{folder}: --pairs is for encoders; leave it out")
     found = _LAYOUTS[kind](folder, config, options)
     if found.heads is not None:
         facts["imported"]["heads"] = found.heads
@@ -167,6 +169,7 @@ def _read_llama(folder: Path, config: dict[str, Any], options: _Options) -> _Imp
     return _of_text(read_llama(folder, config))
 
 
+_OF_TEXT_PAIRS = frozenset({*encoders.LAYOUTS, "xlnet"})
 _OF_LANGUAGES = ("m2m_100", "mbart")
 """Values of ``model_type`` of models that translate between many languages."""
 _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], _Options], _Imported]] = {

@@ -89,6 +89,8 @@ def _tell_of_shared_pairs(models: list[Served]) -> None:
 
 def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]]:
     found: dict[Path, tuple[str, str]] = {}
+    if given and not runs:
+        raise UserError(f"--languages {given[0]}: no run translates; leave it out")
     for one in given:
         run, equals, pair = one.rpartition("=")
         source, colon, target = pair.partition(":")

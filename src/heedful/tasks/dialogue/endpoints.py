@@ -54,7 +54,7 @@ class ChatRequest(ModelRequest):
     beam: Annotated[StrictInt, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
     sample: StrictBool = False
-    temperature: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = None
+    temperature: Annotated[float, Field(ge=1e-6, le=100, allow_inf_nan=False)] | None = None
     top_k: Annotated[StrictInt, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     seed: Annotated[StrictInt, Field(ge=0, lt=1 << 63)] | None = None

@@ -22,7 +22,7 @@ class GenerateStreamRequest(ModelRequest):
     stop: Annotated[list[StrictStr], Field(max_length=_MOST_STOPS)] = Field(default_factory=list)
     begins: StrictBool = False
     beam: Annotated[StrictInt, Field(ge=1)] | None = None
-    temperature: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = None
+    temperature: Annotated[float, Field(ge=1e-6, le=100, allow_inf_nan=False)] | None = None
     top_k: Annotated[StrictInt, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     seed: Annotated[StrictInt, Field(ge=0, lt=1 << 63)] | None = None

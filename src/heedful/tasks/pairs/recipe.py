@@ -157,7 +157,7 @@ class EvaluationSettings(Settings):
     """How translations are made and scored, at validation and by ``heedful evaluate``."""
 
     beam: int = Field(5, ge=1, le=MOST_BEAM)
-    length_penalty: float = Field(1.0, ge=0)
+    length_penalty: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
     tokenise: str = "13a"
     """sacreBLEU's tokeniser; ``none`` for text that is tokenised already."""
     validation_pairs: int = Field(1000, ge=1)
