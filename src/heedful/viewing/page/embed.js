@@ -78,8 +78,9 @@ class Embed {
   replaceText(text, before) {
     const line = text.replace(/\s*\n\s*/g, " ");
     const at = this.texts.indexOf(before);
-    this.wanted = Math.max(at, 0);
-    this.textInput.setText(this.texts.map((one, i) => (i === at ? line : one)).join("\n") || line);
+    const texts = at < 0 ? [...this.texts, line] : this.texts.map((one, i) => (i === at ? line : one));
+    this.wanted = at < 0 ? texts.length - 1 : at;
+    this.textInput.setText(texts.join("\n"));
   }
 
   /**
