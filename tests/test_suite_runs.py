@@ -260,14 +260,18 @@ def test_the_benchmark_makes_one_table_and_resumes(
         "model.feature_maps=2",
     ]
     monkeypatch.setattr(table, "RESAMPLES", 20)
-    monkeypatch.setattr(table, "LEARNING_RATES", (0.001, 0.01))
+    monkeypatch.setattr(importlib.import_module("pretraining"), "LEARNING_RATES", (0.001, 0.01))
     command = ["glue_table.py", "--data", str(data), "--out", str(tmp_path), "--seeds", "2"]
     command += [part for change in changes for part in ("--set-fine-tuning", change)]
     monkeypatch.setattr(table, "TASKS", {name: table.TASKS[name] for name in ("cb", "stsb")})
     for only in ("majority", "bag", "kim --tasks cb", "kim --tasks cb"):
         monkeypatch.setattr("sys.argv", [*command, "--only", *only.split()])
         assert table.main() == 0
-    shown = capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", [*command, "--budget", "1e9", "--only", "kim", "--tasks", "cb"])
+    assert table.main() == 2  # what was made with other options is not taken for this
+    printed = capsys.readouterr()
+    assert "was made with budget = 300000000000000.0, not 1000000000.0" in printed.err
+    shown = printed.out
     kept = json.loads((tmp_path / "kim/cb/figure.json").read_text(encoding="utf-8"))
     assert len(kept["seeds"]) == 2
     assert kept["low"] <= kept["score"] <= kept["high"]

@@ -113,7 +113,7 @@ def _buffered(stream: BinaryIO) -> io.BufferedReader:
 
 
 def _let_go(stream: io.BufferedReader) -> None:
-    if stream is not sys.stdin.buffer:
+    if stream is not sys.stdin.buffer and not stream.closed:
         stream.detach()
 
 
