@@ -107,8 +107,9 @@ def test_enter_on_a_matrix_moves_the_focus_to_the_lines(chromium: Any, address: 
         classified(it, TEXT)
         it.tab("heads")
         matrix = it.page.locator(".heed-chosen .heed-matrix canvas, .heed-chosen canvas").first
-        matrix.wait_for()
+        it.page.wait_for_selector(".heed-legend li")
         matrix.focus()
         matrix.press("ArrowDown")
+        it.page.wait_for_selector(".heed-chosen .heed-readout:not(:empty) >> visible=true")
         matrix.press("Enter")
         it.page.wait_for_selector(".heed-lines button:focus")
