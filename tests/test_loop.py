@@ -13,9 +13,10 @@ from torch import Tensor, nn
 import heedful
 from heedful.basics.errors import UserError
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
-from heedful.runs.checkpoints import whole_checkpoints
+from heedful.runs.checkpoints import STATE, whole_checkpoints
 from heedful.runs.settings import LoopSettings
 from heedful.tasks.pairs.recipe import TrainingSettings
+from heedful.training.checkpointing import is_extra
 from heedful.training.loop import Loop, Stop
 from heedful.training.optimisers import build_optimiser
 from heedful.training.parameter_groups import Group
@@ -162,6 +163,13 @@ def test_an_interruption_does_not_change_the_averaged_checkpoint(
         monkeypatch.setattr(Loop, "_step", stopping)
         assert not heedful.train(recipe, tmp_path / "parts")
         assert (tmp_path / "parts" / "checkpoints" / f"step-{stop:08}").exists()
+    assert is_extra(tmp_path / "parts" / "checkpoints" / "step-00000010")
+    for text in (None, "{"):  # missing or damaged
+        damaged = tmp_path / f"damaged-{text}"
+        damaged.mkdir()
+        if text is not None:
+            (damaged / STATE).write_text(text)
+        assert not is_extra(damaged)
     monkeypatch.setattr(Loop, "_step", step)
     assert heedful.train(recipe, tmp_path / "parts")
     names = [

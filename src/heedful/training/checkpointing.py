@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.bounded_reading import read_json
+from heedful.basics.errors import UserError
 from heedful.runs.attention_parts import PARTS, parts_of, require_parts
 from heedful.runs.checkpoints import (
     STATE,
@@ -108,8 +109,14 @@ def save(
 
 
 def is_extra(path: Path) -> bool:
-    """Whether a checkpoint was saved only because training was interrupted."""
-    return bool(read_json(path / STATE).get("extra"))
+    """Whether a checkpoint was saved only because training was interrupted.
+
+    A damaged checkpoint counts as a regular one; a notice names it when training is resumed.
+    """
+    try:
+        return bool(read_json(path / STATE).get("extra"))
+    except UserError:
+        return False
 
 
 def prune(

@@ -39,6 +39,12 @@ class SpeakOptions:
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed of the speech; default: the recipe's.")
     ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding", help="Encoding of standard input, if not UTF-8: latin-1, cp1252, …"
+        ),
+    ] = None
     trace: TraceFile = None
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -46,10 +52,10 @@ class SpeakOptions:
     precision: Precision = "float32"
 
 
-def _standard_input() -> str:
+def _standard_input(encoding: str | None) -> str:
     from heedful.inference.files import line_windows
 
-    return "\n".join(line for window in line_windows("-") for line in window)
+    return "\n".join(line for window in line_windows("-", encoding=encoding) for line in window)
 
 
 def run(options: SpeakOptions) -> None:
@@ -58,6 +64,8 @@ def run(options: SpeakOptions) -> None:
     if form is None:
         raise UserError(f"{options.output}: the file name must end in {', '.join(FORMS)}")
     check_outputs(options.output, options.trace)
+    if options.encoding is not None and options.text is not None:
+        raise UserError("--encoding is for standard input; leave it out")
     use_threads(options.threads)
     from heedful.basics.files import atomic_file
     from heedful.basics.json_models import read_object
@@ -69,7 +77,7 @@ def run(options: SpeakOptions) -> None:
     if options.seed is not None:
         own = predictor.options.model_dump() | {"seed": options.seed}
         predictor.options = check(SpeakingSettings, own, "the options")
-    text = _standard_input() if options.text is None else options.text
+    text = _standard_input(options.encoding) if options.text is None else options.text
     if not text.strip():
         raise UserError("the text is empty; give one as an argument or on standard input")
     said = read_object(Said, {"text": text}, "the text")
