@@ -50,22 +50,38 @@ def sentence(table: Tensor, tokens: list[int], encode: Any) -> Tensor:
     return total
 
 
+def grams(table: Tensor, tokens: list[int], own: Any) -> Tensor:
+    """The sum of the embeddings of all n-grams of 2 words and more."""
+    tokens, total = [one for one in tokens if one], table.new_zeros(WIDTH)
+    for n in range(2, own.n_grams + 1):
+        for start in range(len(tokens) - n + 1):
+            mixed = n
+            for token in [*tokens[start : start + n], 0]:
+                mixed = (mixed * 48_271 + token) % (2**31 - 1)
+            total = total + table[1 + mixed % (own.n_gram_rows - 1)]
+    return total
+
+
 def equations(model: MemoryNetwork, story: list[list[int]], question: list[int]) -> Tensor:
     own = model.settings
-    place, adjacent = model.encode, own.tying == "adjacent"
+    adjacent = own.tying == "adjacent"
     tables = [one.weight for one in model.tables]
     times = [one.weight for one in model.times]
-    state = sentence(tables[0] if adjacent else model.question_table.weight, question, place)
+
+    def text(at: int, tokens: list[int]) -> Tensor:
+        table = tables[at] if at < len(tables) else model.question_table.weight
+        words = sentence(table, tokens, model.encode)
+        if own.n_grams == 1:
+            return words
+        return words + grams(model.n_gram_tables[at].weight, tokens, own)
+
+    state = text(0 if adjacent else 2, question)
     reads, p = [state], torch.empty(0)
     for hop in range(own.hops):
         a, c = (hop, hop + 1) if adjacent else (0, 1)
         age = range(len(story) - 1, -1, -1)
-        m = [
-            sentence(tables[a], one, place) + times[a][t] for one, t in zip(story, age, strict=True)
-        ]
-        v = [
-            sentence(tables[c], one, place) + times[c][t] for one, t in zip(story, age, strict=True)
-        ]
+        m = [text(a, one) + times[a][t] for one, t in zip(story, age, strict=True)]
+        v = [text(c, one) + times[c][t] for one, t in zip(story, age, strict=True)]
         dots = [state @ one for one in m]
         if own.relative_time and hop:
             R, old = own.relative_time, p[1:] if own.can_stop else p
@@ -105,6 +121,7 @@ def batch() -> tuple[Tensor, Tensor]:
         {"longest_text": 3, "empty_slots": True},
         {"memory": 3, "empty_slots": True},  # the first story leaves no place empty
         {"can_stop": True, "relative_time": 2, "readout_size": 7},
+        {"n_grams": 3, "n_gram_rows": 50},
     ],
 )
 def test_outputs_and_gradients_are_those_of_the_equations(

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from heedful.attention import Attention
 from heedful.attention.scores import Dot
 from heedful.attention.settings import AttentionSettings
-from heedful.basics.limits import MOST_FACTS, MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
+from heedful.basics.limits import MOST_FACTS, MOST_LAYERS, MOST_POSITIONS, MOST_SYMBOLS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.models.registry import StorySettings, register_model
@@ -31,6 +31,7 @@ from heedful.models.stories import (
     StoryOutput,
     TextEncoding,
     ages,
+    n_gram_rows,
     noisy_ages,
     told,
 )
@@ -50,6 +51,12 @@ class MemoryNetworkSettings(StorySettings):
     """J of the fixed weights of positions: with 0, the number of words of each text, so that the
     weight of a word's place depends on the length of its text. The program of the paper's authors
     has one J, that of the longest text."""
+    n_grams: int = Field(1, ge=1, le=8)
+    """Length of the longest n-grams of words whose embeddings are added to a text's vector, besides
+    those of its words (the n-grams of Weston et al. 2016, section 3.2); 1: none."""
+    n_gram_rows: int = Field(8192, ge=2, le=MOST_SYMBOLS)
+    """Rows of each table of n-grams. A hash of an n-gram's words is its row, so that n-grams that no
+    training text has can share a row with others."""
     tying: Literal["adjacent", "layer-wise"] = "adjacent"
     """Which embedding tables are the same (section 2.2)."""
     time_noise: float = Field(0.1, ge=0, le=1)
@@ -135,6 +142,9 @@ class MemoryNetwork(StoryModel):
             self.between = nn.Linear(width, width, bias=False)
         if not adjacent and not settings.readout_size:
             self.output = nn.Linear(width, len(answers), bias=False)
+        if settings.n_grams > 1:
+            rows, own = settings.n_gram_rows, count + (not adjacent)  # the last is the question's
+            self.n_gram_tables = nn.ModuleList(nn.Embedding(rows, width, PAD) for _ in range(own))
         if settings.can_stop:
             self.stop = nn.Parameter(torch.empty(hops, width))
         if settings.relative_time:
@@ -167,9 +177,8 @@ class MemoryNetwork(StoryModel):
         age = noisy_ages(facts, own.time_noise) if noisy else ages(facts)
         adjacent = own.tying == "adjacent"
         count = own.hops + 1 if adjacent else 2
-        memories = [self._memory(place, story, age) for place in range(count)]
-        asked = self.tables[0] if adjacent else self.question_table
-        state, scores = self.encode(asked, question).unsqueeze(1), []  # [B, 1, D]
+        memories = [self._text(place, story) + self.times[place](age) for place in range(count)]
+        state, scores = self._text(0 if adjacent else count, question).unsqueeze(1), []  # [B, 1, D]
         reads, before = [state], None
         for hop in range(own.hops):
             key, value = memories[hop : hop + 2] if adjacent else memories
@@ -193,9 +202,13 @@ class MemoryNetwork(StoryModel):
         output: Tensor = self.tables[-1](self.answers) if adjacent else self.output.weight
         return state @ output.T
 
-    def _memory(self, place: int, story: Tensor, age: Tensor) -> Tensor:
-        """``[B, N, D]``"""
-        found: Tensor = self.encode(self.tables[place], story) + self.times[place](age)
+    def _text(self, place: int, tokens: Tensor) -> Tensor:
+        """Texts ``[.., L]`` to ``[.., D]`` with the tables of a place."""
+        table = self.tables[place] if place < len(self.tables) else self.question_table
+        found: Tensor = self.encode(table, tokens)
+        if self.settings.n_grams > 1:
+            rows = n_gram_rows(tokens, self.settings.n_grams, self.settings.n_gram_rows)
+            found = found + self.n_gram_tables[place](rows).sum(-2)
         return found
 
     def _from_time(self, hop: int, before: Tensor | None, age: Tensor) -> Tensor | None:

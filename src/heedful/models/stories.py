@@ -172,8 +172,37 @@ _WEIGHTS = {
 }
 """Encoding → its fixed weights."""
 Encoding = Literal["positions", "centred-positions", "learned", "bag-of-words"]
+_MODULUS, _FACTOR = 2**31 - 1, 48_271
+"""Of the hash of n-grams: products stay below 2⁶³."""
 _PLACES = 64
 """Places with learned weights of their own; later words have those of the last one."""
+
+
+def n_gram_rows(tokens: Tensor, length: int, rows: int) -> Tensor:
+    """The row of a table for each n-gram of 2 to ``length`` tokens: a hash of its tokens.
+
+    Args:
+        tokens: ``[.., L]``, padded with PAD at the end.
+        length: of the longest n-grams.
+        rows: number of rows of the table; n-grams can share a row.
+
+    Returns:
+        ``[.., M]``, 1 to ``rows`` − 1, for M = Σ_n (L − n + 1) n-grams, the shortest first; 0 for
+        n-grams that reach into the padding.
+
+    Example:
+        >>> found = n_gram_rows(torch.tensor([[5, 6, 5, 6], [5, 6, 0, 0]]), 3, 1000)
+        >>> found.shape, bool(found[0, 0] == found[0, 2] == found[1, 0]), found[1, 1:].tolist()
+        (torch.Size([2, 5]), True, [0, 0, 0, 0])
+    """
+    found = []
+    for n in range(2, min(length, tokens.shape[-1]) + 1):
+        each = tokens.unfold(-1, n, 1)  # [.., L − n + 1, n]
+        mixed = torch.full_like(each[..., 0], n)
+        for place in range(n):
+            mixed = (mixed * _FACTOR + each[..., place]) % _MODULUS
+        found.append((mixed * _FACTOR % _MODULUS % (rows - 1) + 1) * (each != PAD).all(-1))
+    return torch.cat(found, -1) if found else tokens[..., :0]
 
 
 class TextEncoding(nn.Module):
