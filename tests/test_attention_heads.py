@@ -477,6 +477,9 @@ def test_mixed_heads_share_their_mask(name: str) -> None:
     with pytest.raises(ValueError, match="has one matrix for each head, but heads are mixed"):
         layer(x, x, mask=masks.causal() & torch.ones(B, H, L, L, dtype=torch.bool))
     layer(x, x, mask=torch.ones(B, 1, L, L, dtype=torch.bool))
+    layer.mask = masks.as_mask(torch.ones(B, H, L, L, dtype=torch.bool))
+    with pytest.raises(ValueError, match="has one matrix for each head, but heads are mixed"):
+        layer(x, x)
 
 
 def test_sinks_are_for_their_number_of_heads() -> None:

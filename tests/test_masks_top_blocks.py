@@ -175,3 +175,5 @@ def test_watching_shows_the_selected_blocks() -> None:
     with watch(module, rows=[4, 10]) as seen:
         module(x, x, mask=masks.causal())
     torch.testing.assert_close(seen[""][0], whole[:, :, [4, 10]])
+    ordered = torch.zeros(11, 11).masked_fill(~masks.causal().dense((11, 11)), -torch.inf)
+    torch.testing.assert_close(module(x, x, mask=ordered), expected)

@@ -19,6 +19,7 @@ from heedful.attention.checking import (
 from heedful.attention.functional import position_bias
 from heedful.attention.heads import HeadMixing, OutputGate, QueryKeyNorm
 from heedful.attention.masks import Mask
+from heedful.attention.masks.use import mask_for_heads
 from heedful.attention.mechanism import Mechanism, ProjectedQuery
 from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
@@ -233,7 +234,8 @@ class MultiHeadAttention(Attentive):
         if self.query_key_norm is not None:
             queries = self.query_key_norm.query(queries)
         parts = self.mechanism
-        self._check_mask(mask)
+        for one in (self.mask, mask):
+            self._check_mask(one)
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
             if scale is not None:
@@ -247,10 +249,7 @@ class MultiHeadAttention(Attentive):
             memory = Memory(key, value)
         check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
         projected_query = ProjectedQuery.project(parts, queries, memory.key.shape[-2], first)
-        if isinstance(mask, Mask):
-            mask = mask.for_heads(queries.dim() - 1)
-        elif mask is not None and mask.dim() == queries.dim() - 1:
-            mask = mask.unsqueeze(-3)
+        mask = mask_for_heads(mask, queries.dim() - 1)
         context = self._context(
             parts, projected_query, self._for_all_heads(memory), mask, heads=True
         )
