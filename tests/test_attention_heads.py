@@ -450,6 +450,11 @@ def test_parts_for_other_heads_are_refused() -> None:
         MultiHeadAttention(20, 4, mixing=heads.OutputGate(20, 4, 5))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="already soft-capped"):
         scores.SoftCapped(scores.SoftCapped())
+    with pytest.raises(ValueError, match="Coverage needs the weights of the step before"):
+        scores.SoftCapped(scores.Coverage(5, 5, 3))
+    capped = scores.SoftCapped(scores.Cosine())
+    with pytest.raises(ValueError, match="normalizes queries and keys itself"):
+        MultiHeadAttention(20, 4, score=capped, query_key_norm=heads.QueryKeyNorm(5, "l2"))
     with pytest.raises(ValueError, match="at least 2 to be mixed"):
         heads.TalkingHeads(1)
     with pytest.raises(ValueError, match="both are off"):

@@ -169,6 +169,7 @@ def test_a_module_has_a_mask_of_its_own() -> None:
 
 
 LOCATION = {"name": "location", "positions": 9}
+CAPPED = {"name": "soft-capped"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"score": {"name": "additive", "units": 3}}, "unknown key 'units'"),
     ({"score": {"name": "additive", "hidden_size": 0}}, "'hidden_size' = 0"),
@@ -181,6 +182,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"score": "coverage"}, "it is only for recurrent decoders"),
     ({"normalizer": "monotonic"}, "it is only for recurrent decoders"),
     ({"normalizer": "windowed"}, "it is only for recurrent decoders"),
+    ({"score": {**CAPPED, "score": LOCATION}}, "set positions of the score to 16"),
+    (
+        {"score": {**CAPPED, "score": {**LOCATION, "positions": 16}}, "query_key_norm": "rms"},
+        "does not read the keys",
+    ),
+    ({"score": {**CAPPED, "score": "coverage"}}, "reads the weights of earlier steps: cap another"),
+    ({"score": {**CAPPED, "score": "exp-dot"}}, "an exponential already: cap the score dot"),
+    ({"score": CAPPED, "query_key_norm": "l2"}, "use it with score=Dot()"),
     ({"positions": "learned"}, "set model.positions = 'learned' instead"),
     ({"cross": {"mask": "window"}}, "attention.cross has no mask"),
     ({"query_key_norm": "l2"}, "use it with score=Dot()"),
@@ -265,6 +274,13 @@ def test_additive_scores_have_the_given_units() -> None:
     assert score.v.shape == (3,)
     with pytest.raises(ValidationError, match="frozen"):
         GptSettings.model_validate(SIZES | {"heads": 2}).attention.heads = 2
+
+
+def test_capped_scores_compare_vectors_of_the_width_of_the_score_in_them() -> None:
+    capped = {**CAPPED, "score": {"name": "additive", "hidden_size": 5}}
+    table = {"positions": "shaw", "heads": 2, "attention": {"score": capped}}
+    gpt = Gpt(GptSettings.model_validate({**SIZES, **table}), 20)
+    assert gpt.states(torch.randint(4, 20, (2, 6))).shape == (2, 6, 16)
 
 
 def test_the_documented_table_is_that_of_the_code() -> None:
