@@ -440,6 +440,15 @@ def test_parts_for_other_heads_are_refused() -> None:
         MultiHeadAttention(20, 4, mixing=heads.TalkingHeads(3))
     with pytest.raises(ValueError, match=r"gate is for dim, heads and head_dim \(20, 2, 10\)"):
         MultiHeadAttention(20, 4, gate=heads.OutputGate(20, 2, 10))
+    for other, message in (
+        ({"positions": positions.ALiBi(3)}, "positions is for 3 heads, not 4"),
+        ({"normalize": normalizers.SinkSoftmax(3)}, "normalize is for 3 heads, not 4"),
+        ({"score": scores.Additive(20, 20, 3)}, "score has query_dim 20, but a head is 5 wide"),
+        ({"score": scores.General(5, 20)}, "score has key_dim 20, but a head is 5 wide"),
+        ({"positions": positions.Rotary(6)}, "rotate 6 components of a head, which has only 5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MultiHeadAttention(20, 4, **other)
     with pytest.raises(ValueError, match="query_key_norm is for heads of width 4, not 5"):
         MultiHeadAttention(20, 4, query_key_norm=heads.QueryKeyNorm(4))
     with pytest.raises(ValueError, match="replaces 1/√d"):

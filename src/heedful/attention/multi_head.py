@@ -25,6 +25,7 @@ from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
 from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
+from heedful.attention.positions.rotary import Rotary
 from heedful.attention.scores import Score
 from heedful.attention.step_memory import StepMemory
 from heedful.attention.torch_module import converted, exported
@@ -63,8 +64,8 @@ class MultiHeadAttention(Attentive):
         ValueError: ``heads`` or ``head_dim`` is below 1, ``dim`` is not a multiple of ``heads`` and
             ``head_dim`` is missing, ``heads`` is not a multiple of ``key_heads``, keys and values
             have different widths but share a projection, ``aggregate`` is unknown, dropout is not
-            in [0, 1), or a part is for other heads. At the call: shapes do not match, or heads that
-            are mixed have different masks.
+            in [0, 1), or a part is for other heads. At the call: shapes do not match, also those of
+            parts whose sizes are not known before, or heads that are mixed have different masks.
 
     Example:
         >>> import torch
@@ -159,6 +160,19 @@ class MultiHeadAttention(Attentive):
 
     def _check_parts(self, dim: int) -> None:
         """Raise TypeError or ValueError unless the parts are for these heads."""
+        for name, part in (("positions", self.positions), ("normalize", self.normalize)):
+            heads = getattr(part, "heads", 1)
+            if heads not in (1, self.heads):
+                raise ValueError(f"{name} is for {heads} heads, not {self.heads}")
+        for name in ("query_dim", "key_dim"):
+            width = getattr(self.score, name, self.head_dim)
+            if width != self.head_dim:
+                raise ValueError(f"score has {name} {width}, but a head is {self.head_dim} wide")
+        if isinstance(self.positions, Rotary) and self.positions.dim > self.head_dim:
+            raise ValueError(
+                f"positions rotate {self.positions.dim} components of a head, which has only "
+                f"{self.head_dim}"
+            )
         if self.query_key_norm is not None:
             check_part("query_key_norm", self.query_key_norm, QueryKeyNorm)
             self.query_key_norm.check(self.score, self.head_dim)
