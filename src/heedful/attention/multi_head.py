@@ -104,7 +104,7 @@ class MultiHeadAttention(Attentive):
             raise ValueError(
                 f"shared_key_value requires equal widths: keys have {key_dim}, values {value_dim}"
             )
-        self.heads, self.key_heads = heads, key_heads
+        self.query_dim, self.heads, self.key_heads = dim, heads, key_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.aggregate = aggregate
         self.query_key_norm, self.gate = query_key_norm, gate
