@@ -220,6 +220,16 @@ def test_no_number_is_lost(power: float, strength: float, dtype: torch.dtype) ->
         assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_empty_memory_has_finite_gradients(dtype: torch.dtype) -> None:
+    key, memory = (torch.zeros(1, size, 4, dtype=dtype, requires_grad=True) for size in (1, 3))
+    weights = addressing.content_weights(key, torch.ones(1, 1, dtype=dtype), memory)
+    assert weights.dtype == dtype
+    assert all(
+        each.isfinite().all() for each in torch.autograd.grad(weights.square().sum(), (key, memory))
+    )
+
+
 def test_sharpening_by_a_hundred_takes_the_largest() -> None:
     found = addressing.sharpen(torch.tensor([[[0.3, 0.4, 0.3]]]), torch.tensor([[100.0]]))
     torch.testing.assert_close(found, torch.tensor([[[0.0, 1.0, 0.0]]]))

@@ -160,6 +160,19 @@ def test_a_step_is_compiled_once() -> None:
     assert compiled == 1
 
 
+@pytest.mark.parametrize("int8", [False, True])
+def test_no_rows_and_no_positions_are_appended(int8: bool) -> None:
+    cache = PagedCache(4, 2, heads=2, key_width=3, value_width=5, int8=int8)
+    for new, added, kept in ((0, 0, 0), (2, 0, 0), (0, 3, 4), (0, 0, 4)):
+        cache.add(new)
+        rows = len(cache.lengths)
+        step = Memory(torch.ones(rows, 2, added, 3), torch.ones(rows, 2, added, 5))
+        memory = cache.append(step)
+        assert memory.key.shape == (rows, 2, kept, 3)
+        assert memory.value.shape == (rows, 2, kept, 5)
+    assert cache.lengths.tolist() == [3, 3]
+
+
 def test_too_many_positions_and_wrong_shapes_are_refused() -> None:
     cache = StaticCache(2, 4, heads=1, key_width=3)
     step = Memory(torch.ones(2, 1, 3, 3), torch.ones(2, 1, 3, 3))
@@ -175,6 +188,10 @@ def test_too_many_positions_and_wrong_shapes_are_refused() -> None:
     assert paged.lengths.tolist() == [0, 0]
     with pytest.raises(IndexError, match="row 2 of 2 rows"):
         paged.free([2])
+    uneven = Memory(torch.ones(2, 1, 2, 3), torch.ones(2, 1, 1, 3))
+    for one in (StaticCache(2, 4, heads=1, key_width=3), paged):
+        with pytest.raises(ValueError, match="a step has 2 keys and 1 values in each row"):
+            one.append(uneven)
     for given in ({"heads": 0}, {"key_width": 0}):
         with pytest.raises(ValueError, match="must be at least 1, not 0"):
             StaticCache(**{"rows": 1, "length": 1, "heads": 1, "key_width": 1} | given)

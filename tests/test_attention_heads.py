@@ -440,6 +440,15 @@ def test_parts_for_other_heads_are_refused() -> None:
         MultiHeadAttention(20, 4, mixing=heads.TalkingHeads(3))
     with pytest.raises(ValueError, match=r"gate is for dim, heads and head_dim \(20, 2, 10\)"):
         MultiHeadAttention(20, 4, gate=heads.OutputGate(20, 2, 10))
+    for other, message in (
+        ({"positions": positions.ALiBi(3)}, "positions is for 3 heads, not 4"),
+        ({"normalize": normalizers.SinkSoftmax(3)}, "normalize is for 3 heads, not 4"),
+        ({"score": scores.Additive(20, 20, 3)}, "score has query_dim 20, but a head is 5 wide"),
+        ({"score": scores.General(5, 20)}, "score has key_dim 20, but a head is 5 wide"),
+        ({"positions": positions.Rotary(6)}, "rotate 6 components of a head, which has only 5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MultiHeadAttention(20, 4, **other)
     with pytest.raises(ValueError, match="query_key_norm is for heads of width 4, not 5"):
         MultiHeadAttention(20, 4, query_key_norm=heads.QueryKeyNorm(4))
     with pytest.raises(ValueError, match="replaces 1/√d"):
@@ -450,6 +459,11 @@ def test_parts_for_other_heads_are_refused() -> None:
         MultiHeadAttention(20, 4, mixing=heads.OutputGate(20, 4, 5))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="already soft-capped"):
         scores.SoftCapped(scores.SoftCapped())
+    with pytest.raises(ValueError, match="Coverage needs the weights of the step before"):
+        scores.SoftCapped(scores.Coverage(5, 5, 3))
+    capped = scores.SoftCapped(scores.Cosine())
+    with pytest.raises(ValueError, match="normalizes queries and keys itself"):
+        MultiHeadAttention(20, 4, score=capped, query_key_norm=heads.QueryKeyNorm(5, "l2"))
     with pytest.raises(ValueError, match="at least 2 to be mixed"):
         heads.TalkingHeads(1)
     with pytest.raises(ValueError, match="both are off"):
@@ -477,6 +491,9 @@ def test_mixed_heads_share_their_mask(name: str) -> None:
     with pytest.raises(ValueError, match="has one matrix for each head, but heads are mixed"):
         layer(x, x, mask=masks.causal() & torch.ones(B, H, L, L, dtype=torch.bool))
     layer(x, x, mask=torch.ones(B, 1, L, L, dtype=torch.bool))
+    layer.mask = masks.as_mask(torch.ones(B, H, L, L, dtype=torch.bool))
+    with pytest.raises(ValueError, match="has one matrix for each head, but heads are mixed"):
+        layer(x, x)
 
 
 def test_sinks_are_for_their_number_of_heads() -> None:

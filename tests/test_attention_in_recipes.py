@@ -169,6 +169,7 @@ def test_a_module_has_a_mask_of_its_own() -> None:
 
 
 LOCATION = {"name": "location", "positions": 9}
+CAPPED = {"name": "soft-capped"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"score": {"name": "additive", "units": 3}}, "unknown key 'units'"),
     ({"score": {"name": "additive", "hidden_size": 0}}, "'hidden_size' = 0"),
@@ -181,8 +182,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"score": "coverage"}, "it is only for recurrent decoders"),
     ({"normalizer": "monotonic"}, "it is only for recurrent decoders"),
     ({"normalizer": "windowed"}, "it is only for recurrent decoders"),
+    ({"score": {**CAPPED, "score": LOCATION}}, "set positions of the score to 16"),
+    (
+        {"score": {**CAPPED, "score": {**LOCATION, "positions": 16}}, "query_key_norm": "rms"},
+        "does not read the keys",
+    ),
+    ({"score": {**CAPPED, "score": "coverage"}}, "reads the weights of earlier steps: cap another"),
+    ({"score": {**CAPPED, "score": "exp-dot"}}, "an exponential already: cap the score dot"),
+    ({"score": CAPPED, "query_key_norm": "l2"}, "use it with score=Dot()"),
     ({"positions": "learned"}, "set model.positions = 'learned' instead"),
     ({"cross": {"mask": "window"}}, "attention.cross has no mask"),
+    ({"cross": {"latent_size": 4, "rotary_size": 2}}, "attention.cross has no rotary_size"),
+    (
+        {"positions": {"name": "rotary", "base": 1.0, "scaling": "yarn"}},
+        "base must be above 1 with the scaling YaRN, not 1",
+    ),
     ({"query_key_norm": "l2"}, "use it with score=Dot()"),
     ({"mixing": "differential", "heads": 16}, "hidden_size 16 is not a multiple of heads 32"),
     ({"mixing": "differential", "join": "concatenation"}, "by a projection only"),
@@ -265,6 +279,31 @@ def test_additive_scores_have_the_given_units() -> None:
     assert score.v.shape == (3,)
     with pytest.raises(ValidationError, match="frozen"):
         GptSettings.model_validate(SIZES | {"heads": 2}).attention.heads = 2
+
+
+def test_capped_scores_compare_vectors_of_the_width_of_the_score_in_them() -> None:
+    capped = {**CAPPED, "score": {"name": "additive", "hidden_size": 5}}
+    table = {"positions": "shaw", "heads": 2, "attention": {"score": capped}}
+    gpt = Gpt(GptSettings.model_validate({**SIZES, **table}), 20)
+    assert gpt.states(torch.randint(4, 20, (2, 6))).shape == (2, 6, 16)
+
+
+def test_heads_of_a_given_width_need_not_divide_the_states() -> None:
+    table = {**SIZES, "heads": 5, "attention": {"head_size": 4}}
+    gpt, bert = Gpt(GptSettings.model_validate(table), 20), BertSettings.model_validate(table)
+    assert attentions(gpt)["layers.0.self_attention"].query_projection.out_features == 20
+    assert bert.attention_of_layers()[0].head_size == 4
+    parts = {part: {"head_size": 4} for part in ("encoder", "decoder", "cross")}
+    TransformerSettings.model_validate({**table, "attention": parts})
+    with pytest.raises(ValidationError, match="hidden_size 16 is not a multiple of heads 5"):
+        TransformerSettings.model_validate({**table, "attention": {"encoder": {"head_size": 4}}})
+
+
+@pytest.mark.parametrize("kind", [BertSettings, GptSettings])
+def test_positions_that_do_not_fit_the_embeddings_are_refused(kind: type[GptSettings]) -> None:
+    table = {**SIZES, "hidden_size": 7, "heads": 1, "positions": "sinusoidal"}
+    with pytest.raises(ValidationError, match="sinusoidal positions need an even width, not 7"):
+        kind.model_validate(table)
 
 
 def test_the_documented_table_is_that_of_the_code() -> None:

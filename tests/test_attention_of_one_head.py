@@ -163,6 +163,7 @@ def test_what_has_no_meaning_is_refused(
     [
         ({"positions": "alibi"}, "learned queries have no positions"),
         ({"mask": "window"}, "learned queries have no positions"),
+        ({"score": {"name": "location", "positions": 4}}, "positions of the score to 512"),
         ({"heads": 3}, "hidden_size 16 is not a multiple of heads 3"),
         ({"normalizer": "plain-sum"}, "choose the score exp-dot"),
     ],

@@ -389,6 +389,13 @@ def test_draws_reach_a_loss() -> None:
     assert attention.score.v.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize(("rows", "keys"), [(2, 0), (0, 3)])
+def test_no_keys_and_no_rows(rows: int, keys: int) -> None:
+    attention = RecurrentAttention(scores.LocationAware(4, 4, 3))
+    read = attention(torch.ones(rows, 2, 4), torch.ones(rows, keys, 4))
+    assert torch.equal(read, torch.zeros(rows, 2, 4))
+
+
 def test_dropout_is_of_training_and_not_in_the_state() -> None:
     attention = RecurrentAttention(SCORES["coverage"](), dropout=0.5).double()
     q, h = random(B, T, DQ).detach(), random(B, K, DK).detach()

@@ -174,10 +174,11 @@ def test_both_texts_of_a_pair_are_read() -> None:
 def test_weights_are_the_shares_of_the_maxima() -> None:
     model = made()
     network: Any = model.encoder
-    with watch(model) as seen:
+    with watch(model) as seen, watch(model, rows=[1]) as some:
         model.encoder(sequences_of(TEXTS))
     (weights,) = seen["encoder.pooling"]
     assert weights.shape == (4, 1, 3, 8)
+    assert torch.equal(some["encoder.pooling"][0], weights[:, :, 1:2])
     for row, text in enumerate(TEXTS):
         for number, (each, width) in enumerate(
             zip(network.filters, network.settings.filter_widths, strict=True)

@@ -59,6 +59,17 @@ def test_its_weights_are_those_of_the_mean() -> None:
     torch.testing.assert_close(found.mean((2, 3)), (weights[:, :, 0] @ pixels))
 
 
+@pytest.mark.parametrize(
+    ("layer", "given"),
+    [(Retina(4, 2), torch.zeros(2, 2)), (GaussianRead(3), torch.zeros(2, 5))],
+)
+def test_rows_of_the_weights_can_be_watched(layer: Retina | GaussianRead, given: Tensor) -> None:
+    with watch(layer) as seen, watch(layer, rows=[0]) as some, watch(layer, top_k=2) as most:
+        layer(images(2), given)
+    assert torch.equal(some[""][0], seen[""][0])
+    assert torch.equal(most.top[""][0].weights, seen[""][0].topk(2).values)
+
+
 def test_a_gaussian_read_is_draws() -> None:
     """Gregor et al. 2015, equations 19 to 27, filter by filter, with gradients."""
     torch.manual_seed(1)

@@ -101,6 +101,13 @@ def test_gates_can_be_watched() -> None:
     spatial = seen["spatial"][0].view(1, 1, ROWS, COLUMNS)
     expected = maps * seen["channel"][0].view(1, C, 1, 1) * spatial
     torch.testing.assert_close(found, expected)
+    with watch(layer, rows=[0]) as some:
+        layer(maps)
+    with watch(layer, top_k=2) as most:
+        layer(maps)
+    for name in ("channel", "spatial"):
+        torch.testing.assert_close(some[name], seen[name])
+        torch.testing.assert_close(most.top[name][0].weights, seen[name][0].topk(2).values)
 
 
 @pytest.mark.parametrize("bottleneck", [False, True])

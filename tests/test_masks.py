@@ -1,13 +1,21 @@
 """The algebra of masks."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heedful.attention import MultiHeadAttention
-from heedful.attention.masks import Causal, Grid, Mask, causal, dense_mask, padding
+from heedful.attention import (
+    DeltaAttention,
+    DifferentialAttention,
+    LatentAttention,
+    LinearAttention,
+    MultiHeadAttention,
+)
+from heedful.attention.masks import Causal, Grid, Mask, as_mask, causal, dense_mask, padding
 
 CPU = torch.device("cpu")
 
@@ -122,3 +130,40 @@ def test_a_tensor_of_an_expression_is_for_all_heads(same: int) -> None:
         found = layer(x, x, mask=mask)
         expected = layer(x, x, mask=allowed & torch.ones(5, 5).bool().tril())
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("same", [2, 3])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda mask: MultiHeadAttention(12, heads=2, mask=mask),
+        lambda mask: DifferentialAttention(12, heads=1, mask=mask),
+        lambda mask: LatentAttention(12, heads=2, latent_size=3, mask=mask),
+    ],
+)
+def test_a_tensor_of_a_module_is_for_all_heads(
+    layer: Callable[[Mask | None], MultiHeadAttention], same: int
+) -> None:
+    """``[B, Q, K]`` means the same as a module's own mask and as that of a call."""
+    torch.manual_seed(2)
+    x, allowed = torch.rand(same, 5, 12), torch.rand(same, 5, 5) < 0.7
+    own, plain = layer(as_mask(allowed)), layer(None)
+    plain.load_state_dict(own.state_dict())
+    torch.testing.assert_close(own(x, x), plain(x, x, mask=allowed))
+    torch.testing.assert_close(
+        own(x, x, mask=causal()), plain(x, x, mask=causal() & allowed), atol=1e-6, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("same", [2, 3])
+def test_booleans_of_keys_are_for_all_heads_of_attention_with_sums(same: int) -> None:
+    """``[B, 1, K]`` is padding, also if B is the number of heads."""
+    torch.manual_seed(3)
+    x, lengths = torch.rand(same, 5, 12), torch.tensor([5, 2, 4][:same])
+    keys = (torch.arange(5) < lengths[:, None]).unsqueeze(1)
+    linear, delta = LinearAttention(12, heads=2), DeltaAttention(12, heads=2)
+    torch.testing.assert_close(linear(x, x, mask=keys), linear(x, x, mask=padding(lengths)))
+    found, expected = (linear.remember(x, mask=mask) for mask in (keys, padding(lengths)))
+    torch.testing.assert_close(found.S, expected.S)
+    found, expected = (delta(x, x, mask=causal() & mask) for mask in (keys, padding(lengths)))
+    torch.testing.assert_close(found, expected)

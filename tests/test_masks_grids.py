@@ -171,6 +171,12 @@ def test_masks_and_positions_count_within_a_line() -> None:
     torch.testing.assert_close(axial(x, cut, everywhere), by_line(cut, None), **TIGHT)
 
 
+@pytest.mark.parametrize("allowed", [None, torch.ones(0, 6, dtype=torch.bool)])
+def test_axial_attention_of_no_rows(allowed: Tensor | None) -> None:
+    axial = AxialAttention(MultiHeadAttention(8, 2), (2, 3), axis=0)
+    assert axial(torch.zeros(0, 6, 8), allowed=allowed).shape == (0, 6, 8)
+
+
 def test_watchers_see_each_line() -> None:
     axial = layer((3, 4), 0)
     with watch(axial) as seen:

@@ -123,6 +123,15 @@ def test_numbers_are_added_and_minus_infinity_masks() -> None:
         assert by_numbers[:, 2].eq(0).all()
 
 
+def test_finite_numbers_stay_finite_with_half_queries() -> None:
+    torch.manual_seed(2)
+    x = torch.randn(1, 2, 5, 4)
+    numbers = torch.zeros(5, 5)
+    numbers[0, 1], numbers[1], numbers[2, :2] = 1e5, -1e5, -1e5
+    found = attend(*[x.half()] * 3, mask=numbers)
+    torch.testing.assert_close(found.float(), attend(x, x, x, mask=numbers), atol=5e-3, rtol=0)
+
+
 def test_wrong_kinds_are_refused() -> None:
     with pytest.raises(ValueError, match="before=-1 and after=-1 of a window must be at least 0"):
         masks.window(-1)

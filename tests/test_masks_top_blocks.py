@@ -138,6 +138,16 @@ def test_only_selected_blocks_are_computed(
         torch.testing.assert_close(gradients, theirs)
 
 
+def test_one_head_of_queries_reads_the_blocks_of_each_head_of_keys(monkeypatch: Any) -> None:
+    monkeypatch.setattr(block_sparse, "_LONG", 0)
+    monkeypatch.setattr(block_sparse, "_SAVES", 0)
+    torch.manual_seed(7)
+    q, k = torch.randn(2, 1, 12, 4), torch.randn(2, 4, 12, 4)
+    mask = masks.causal() & masks.TopBlocks(3, 2)
+    expected = attend(q.expand(2, 4, 12, 4), k, k, mask=mask)
+    torch.testing.assert_close(attend(q, k, k, mask=mask), expected)
+
+
 def test_other_masks_and_transforms_use_the_matrix(monkeypatch: Any) -> None:
     monkeypatch.setattr(block_sparse, "_LONG", 0)
     monkeypatch.setattr(block_sparse, "_SAVES", 0)
@@ -175,3 +185,5 @@ def test_watching_shows_the_selected_blocks() -> None:
     with watch(module, rows=[4, 10]) as seen:
         module(x, x, mask=masks.causal())
     torch.testing.assert_close(seen[""][0], whole[:, :, [4, 10]])
+    ordered = torch.zeros(11, 11).masked_fill(~masks.causal().dense((11, 11)), -torch.inf)
+    torch.testing.assert_close(module(x, x, mask=ordered), expected)

@@ -220,11 +220,39 @@ def test_a_run_reports_padding_and_resumes_exactly(
         ({"attention": {"kind": "linear"}}, "attention.kind = 'linear' sums over all documents"),
         ({"attention": {"mask": {"name": "block", "size": 4}}}, "attention.mask = 'block' depends"),
         ({"attention": {"mask": {"name": "window", "sinks": 2}}}, "packed windows need sinks = 0"),
+        (
+            {"attention": {"score": {"name": "soft-capped", "score": "location"}}},
+            "attention.score = 'location' depends",
+        ),
+        (
+            {"positions": "rotary", "attention": {"score": "general"}},
+            "attention.score = 'general' with rotary positions depends on the position in a row",
+        ),
+        (
+            {"attention": {"positions": "rotary", "score": "additive"}},
+            "attention.score = 'additive' with rotary positions",
+        ),
+        (
+            {
+                "positions": "rotary",
+                "attention": {"score": {"name": "soft-capped", "score": "concat"}},
+            },
+            "attention.score = 'concat' with rotary positions",
+        ),
     ],
 )
 def test_models_that_read_across_documents_are_refused(model: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=f"windows = 'packed': .*{message}"):
         LanguageRecipe.model_validate({**LANGUAGE, "windows": "packed", "model": model})
+
+
+@pytest.mark.parametrize(
+    "score", ["cosine", "dot", "gaussian", "scaled-dot", {"name": "soft-capped", "score": "dot"}]
+)
+@pytest.mark.parametrize("positions", ["rotary", "alibi"])
+def test_scores_of_rotated_vectors_can_be_packed(score: Any, positions: str) -> None:
+    model = {"positions": positions, "attention": {"score": score}}
+    LanguageRecipe.model_validate({**LANGUAGE, "windows": "packed", "model": model})
 
 
 def test_other_language_models_say_that_they_cannot_read_packed_rows() -> None:

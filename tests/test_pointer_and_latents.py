@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.attention import LearnedQueries, MultiHeadAttention, Pointer, masks, scores, watch
+from heedful.attention import (
+    LatentAttention,
+    LearnedQueries,
+    MultiHeadAttention,
+    Pointer,
+    masks,
+    scores,
+    watch,
+)
 from heedful.attention.positions import Rotary
 
 B, Q, K, DQ, DK, U = 2, 3, 5, 4, 6, 7
@@ -162,6 +170,12 @@ def test_what_has_no_meaning_is_refused() -> None:
         LearnedQueries(heads, 2, 6)
     with pytest.raises(ValueError, match="learned queries have no positions"):
         LearnedQueries(MultiHeadAttention(8, 2, positions=Rotary(4)), 2, 8)
+    with pytest.raises(ValueError, match="learned queries have no positions"):
+        LearnedQueries(LatentAttention(8, 2, 3, rotary=Rotary(2)), 2, 8)
+    compressed = LatentAttention(8, 2, 3, query_latent_size=4)
+    assert LearnedQueries(compressed, 2, 8)(torch.zeros(1, 3, 8)).shape == (1, 2, 8)
+    with pytest.raises(ValueError, match="differs from the width of the attention's queries, 8"):
+        LearnedQueries(compressed, 2, 4)
     with pytest.raises(ValueError, match="use a projection"):
         LearnedQueries(MultiHeadAttention(8, 2, aggregate="mean"), 2, 8, residual=True)
     with pytest.raises(TypeError, match="attention must be a MultiHeadAttention"):

@@ -217,6 +217,11 @@ def test_positions_that_are_added(kind: positions.AddedPositions) -> None:
     torch.testing.assert_close(kind(x, places[:, 0])[0], found[0])
 
 
+@pytest.mark.parametrize("first", [torch.zeros(0).long(), torch.zeros(0, 2).long()])
+def test_no_rows_have_no_positions(first: Tensor) -> None:
+    assert positions.Sinusoidal(4)(torch.zeros(0, 2, 4), first).shape == (0, 2, 4)
+
+
 def test_wrong_positions_are_refused() -> None:
     x = torch.zeros(2, 3, 4)
     with pytest.raises(TypeError, match="first must be integers"):

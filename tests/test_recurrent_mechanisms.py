@@ -11,6 +11,7 @@ from heedful.attention import Attention, MultiHeadAttention, watch
 from heedful.attention.normalizers import Entmax15, LocalPredictive, SampledHard, Softmax
 from heedful.attention.scores import Additive, Cosine, General
 from heedful.basics.errors import UserError
+from heedful.basics.settings import check
 from heedful.inference.fusing import searched
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
@@ -141,6 +142,25 @@ def test_overrides_reach_the_parts_of_a_name() -> None:
     assert settings.as_tables()["attention"] == {"name": "bahdanau", "score": "cosine", "heads": 2}
 
 
+def test_heads_compare_states_of_other_widths() -> None:
+    """Heads project the keys, so that a dot product can read a bidirectional encoder's states."""
+    table = {"name": "luong-dot", "heads": 2, "head_size": 3, "bias": "none"}
+    own = model_of({**SIZES, "bidirectional": True, "attention": table}).decoder.attention
+    assert isinstance(own, MultiHeadAttention)
+    assert own.key_projection.weight.shape == (6, 16)
+    assert own.key_projection.bias is None
+
+
+def test_settings_of_runs_before_both_places_were_refused_are_read() -> None:
+    table = {"name": "luong-local-p", "normalizer": "softmax"}
+    given = {**SIZES, "attention": table, "window": 10}
+    with pytest.raises(UserError, match=r"window has no effect beside attention.normalizer"):
+        check(RecurrentSettings, given, "model")
+    read = check(RecurrentSettings, given, "model", written=True)
+    assert read.window is None
+    assert check(RecurrentSettings, read.as_tables(), "model") == read
+
+
 def test_rewards_are_known_from_the_normalizer() -> None:
     table = {"name": "luong-general", "normalizer": {"name": "sampled-hard", "expected": 0.25}}
     settings = RecurrentSettings.model_validate({**SIZES, "attention": table})
@@ -171,6 +191,8 @@ def test_rewards_are_known_from_the_normalizer() -> None:
         ({"heads": 3}, "is not a multiple of heads 3"),
         ({"latent_size": 3}, "has the score scaled-dot only"),
         ({"heads": 2, "rotary_size": 4}, "this attention has no rotary_size"),
+        ({"head_size": 4}, "head_size is a setting of projected heads"),
+        ({"bias": "none"}, "bias is a setting of projected heads"),
         ({"name": "luong"}, "Input should be 'none', 'bahdanau'"),
     ],
     ids=str,

@@ -312,6 +312,14 @@ def test_the_number_of_parameters_is_the_formulas() -> None:
         ({"expected": 0.5}, r"model: 'expected' = 0.5: expected is only valid with"),
         ({"attention": "luong-local-p", "window": 0}, r"model: 'window' = 0"),
         (
+            {"attention": {"name": "hard-gumbel", "normalizer": "gumbel"}, "temperature": 0.5},
+            r"temperature has no effect beside attention.normalizer; .* if 'gumbel' has it",
+        ),
+        (
+            {"attention": {"name": "hard-reinforce", "normalizer": "softmax"}, "expected": 0.5},
+            r"expected has no effect beside attention.normalizer",
+        ),
+        (
             {"embedding_size": 8, "tied_embeddings": "output"},
             r"model: 'tied_embeddings' = 'output': .* not 8 and 256",
         ),

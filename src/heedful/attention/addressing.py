@@ -43,8 +43,9 @@ def content_weights(key: Tensor, strength: Tensor, memory: Tensor) -> Tensor:
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    squares = (vectors * vectors).sum(-1, keepdim=True)
-    return vectors * (squares + CONTENT_EPSILON).rsqrt()
+    wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+    squares = (wide * wide).sum(-1, keepdim=True)
+    return (wide * (squares + CONTENT_EPSILON).rsqrt()).to(vectors.dtype)
 
 
 def interpolate(gate: Tensor, weights: Tensor, previous: Tensor) -> Tensor:

@@ -72,8 +72,9 @@ class AxialAttention(nn.Module):
             keys = self._lines(allowed.unsqueeze(-1)).flatten(0, -3).transpose(-2, -1)
             mask = self._joined(mask, keys, flat)
         result: Tensor = self.attention(flat, flat, mask=mask)
-        back = result.view(*lines.shape[:-1], -1).movedim(-2, self.axis + 1)
-        return back.reshape(len(x), places, -1)
+        width = result.shape[-1]
+        back = result.view(*lines.shape[:-1], width).movedim(-2, self.axis + 1)
+        return back.reshape(len(x), places, width)
 
     def _lines(self, x: Tensor) -> Tensor:
         """``[B, L, D] -> [B, .., n, D]`` with the axis next to last."""

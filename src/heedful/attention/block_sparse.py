@@ -58,4 +58,6 @@ def _top_blocks(mask: Mask) -> TopBlocks | None:
 def _flat(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether leading dimensions can be flattened to heads: only those of groups differ."""
     same = key.shape[:-2] == value.shape[:-2] and query.shape[:-3] == key.shape[:-3]
-    return same and query.dim() == key.dim()
+    if not same or query.dim() != key.dim():
+        return False
+    return key.dim() < 3 or (key.shape[-3] > 0 and query.shape[-3] % key.shape[-3] == 0)

@@ -278,7 +278,8 @@ class PagedCache:
             for table, length in zip(self._tables, self._lengths, strict=True)
             for place in range(length, length + count)
         ]
-        pages, places = torch.tensor(rows, dtype=torch.long, device=self.device).view(-1, 2).T
+        written = torch.tensor(rows, dtype=torch.long, device=self.device)
+        pages, places = written.view(len(rows), 2).T
         for store, vectors in zip(self._stores, step, strict=True):
             store.put(pages, places, vectors.transpose(1, 2).flatten(0, 1))
         self._lengths = [length + count for length in self._lengths]
@@ -287,7 +288,7 @@ class PagedCache:
     def _gathered(self) -> Memory:
         most = max((len(table) for table in self._tables), default=0)
         tables = [table + [0] * (most - len(table)) for table in self._tables]
-        index = torch.tensor(tables, dtype=torch.long, device=self.device).view(-1, most)
+        index = torch.tensor(tables, dtype=torch.long, device=self.device).view(len(tables), most)
         found = []
         for store in self._stores:
             parts = [part[index].transpose(1, 2).flatten(2, 3) for part in store.parts]
@@ -358,4 +359,7 @@ def _check_step(step: Memory, stores: Sequence[_Store], rows: int) -> int:
             raise ValueError(
                 f"{name} {list(part.shape)}: expected [{rows}, {heads}, positions, {width}]"
             )
-    return step.key.shape[2]
+    count = step.key.shape[2]
+    if step.value.shape[2] != count:
+        raise ValueError(f"a step has {count} keys and {step.value.shape[2]} values in each row")
+    return count

@@ -15,6 +15,7 @@ from heedful.attention.delta import DeltaState, delta_attend, delta_step, delta_
 from heedful.attention.feature_maps import FeatureMap, SiluFeatures
 from heedful.attention.linear import mask_of_keys
 from heedful.attention.masks import Mask, causal
+from heedful.attention.masks.use import mask_for_heads
 from heedful.attention.short_convolution import ConvolvedState, parted
 from heedful.attention.state_heads import StateAttention
 
@@ -109,7 +110,7 @@ class DeltaAttention(StateAttention):
         if self.decay_projection is not None:
             rate = F.softplus(self.decay_projection(key)) * self.decay_rate.exp()
             decay = -rate.transpose(-2, -1)
-        in_order, exists = mask_of_keys(mask, q, k)
+        in_order, exists = mask_of_keys(mask_for_heads(mask, q.dim() - 1), q, k)
         if not in_order and key.shape[-2] > 1:
             raise ValueError(
                 "the delta rule writes one position after another: pass mask=causal(), alone or "
@@ -160,8 +161,8 @@ class DeltaAttention(StateAttention):
     ) -> Tensor:
         """``[B, L, dim]`` for ``query``, ``key`` and ``value [B, L, dim]``, by default the keys.
 
-        The mask is ``causal()``, or ``causal() & padding(lengths)``; it is a keyword argument. A
-        single position needs none.
+        The mask is ``causal()``, or ``causal() & padding(lengths)``, or booleans ``[B, 1, L]`` in
+        place of the padding; it is a keyword argument. A single position needs none.
         """
         refuse_positional(self, others)
         given, decay, _ = self._inputs(query, key, value, mask)

@@ -167,7 +167,7 @@ def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) 
     """The mask for PyTorch's kernels: booleans, or a bias with −∞ for masked keys."""
     added = allowed
     if bias is not None:
-        added = bias.to(dtype)
+        added = _narrowed(bias, dtype)
         if allowed is not None and allowed.numel() < added.numel():
             # A small mask is added: biases are finite, and a sum has the simpler gradient.
             added = added + added.new_zeros(allowed.shape).masked_fill(~allowed, float("-inf"))
@@ -176,6 +176,14 @@ def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) 
     if added is not None and added.dim() < 2:
         added = added.view(1, -1)  # The kernels require a query and a key dimension.
     return added
+
+
+def _narrowed(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """The bias in this type; finite numbers stay finite."""
+    largest = torch.finfo(dtype).max
+    if torch.finfo(bias.dtype).max > largest:
+        bias = torch.where(bias.isinf(), bias, bias.clamp(-largest, largest))
+    return bias.to(dtype)
 
 
 def _by_blocks(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from heedful.attention.checking import check_inputs, check_leading
 from heedful.attention.heads import OutputGate
 from heedful.attention.masks import Mask
+from heedful.attention.masks.use import mask_for_heads
 from heedful.attention.mechanism import ProjectedQuery
 from heedful.attention.modules import Memory
 from heedful.attention.multi_head import MultiHeadAttention
@@ -173,10 +174,7 @@ class LatentAttention(MultiHeadAttention):
         form = self._absorbed(queries, stored) if absorbed else self._expanded(queries, stored)
         vectors, memory = form
         projected_query = ProjectedQuery.project(self.mechanism, vectors, keys, first)
-        if isinstance(mask, Mask):
-            mask = mask.for_heads(queries.dim() - 1)
-        elif mask is not None and mask.dim() == queries.dim() - 1:
-            mask = mask.unsqueeze(-3)
+        mask = mask_for_heads(mask, queries.dim() - 1)
         context = self._context(
             self.mechanism, projected_query, self._for_all_heads(memory), mask, heads=True
         )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.attention.checking import check_inputs, check_part
+from heedful.attention.latent import LatentAttention
 from heedful.attention.masks import Causal, Mask
 from heedful.attention.multi_head import MultiHeadAttention
 
@@ -49,12 +50,13 @@ class LearnedQueries(nn.Module):
         check_part("attention", attention, MultiHeadAttention)
         if count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
-        if attention.query_projection.in_features != dim:
+        if attention.query_dim != dim:
             raise ValueError(
                 f"dim {dim} differs from the width of the attention's queries, "
-                f"{attention.query_projection.in_features}"
+                f"{attention.query_dim}"
             )
-        if attention.positions is not None:
+        rotated = isinstance(attention, LatentAttention) and attention.rotary is not None
+        if attention.positions is not None or rotated:
             raise ValueError(
                 "learned queries have no positions: add positions to the input, and use an "
                 "attention without"

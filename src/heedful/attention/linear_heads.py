@@ -17,6 +17,7 @@ from heedful.attention.linear import (
     linear_weights,
 )
 from heedful.attention.masks import Mask
+from heedful.attention.masks.use import mask_for_heads
 from heedful.attention.short_convolution import ConvolvedState, parted
 from heedful.attention.state_heads import StateAttention
 
@@ -85,8 +86,8 @@ class LinearAttention(StateAttention):
     ) -> LinearState:
         """The sums over ``key [B, K, key_dim]`` and ``value``, by default the keys.
 
-        The mask states which keys exist: ``padding(lengths)``, or booleans that broadcast to
-        ``[B, H, 1, K]``.
+        The mask states which keys exist: ``padding(lengths)``, or booleans ``[1, K]``,
+        ``[B, 1, K]`` (for all heads) or ``[B, H, 1, K]``.
 
         Raises:
             ValueError: there is a convolution.
@@ -97,6 +98,7 @@ class LinearAttention(StateAttention):
         keys, values = (
             self._split(part) for part in (self.key_projection(key), self.value_projection(value))
         )
+        mask = mask_for_heads(mask, keys.dim() - 1)
         return linear_state(keys, values, feature_map=self.feature_map, mask=mask)
 
     def read(self, query: Tensor, memory: LinearState) -> Tensor:
@@ -145,11 +147,13 @@ class LinearAttention(StateAttention):
     ) -> Tensor:
         """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
 
-        The mask applies to weights ``[B, H, Q, K]`` and is a keyword argument. The supported masks
-        and the errors are as in :func:`~heedful.attention.linear_attend`.
+        The mask applies to weights ``[B, H, Q, K]`` and is a keyword argument. A tensor
+        ``[B, 1, K]`` is for all heads. The supported masks and the errors are as in
+        :func:`~heedful.attention.linear_attend`.
         """
         refuse_positional(self, others)
         queries, keys, values, _ = self._projected(query, key, value)
+        mask = mask_for_heads(mask, queries.dim() - 1)
         if self.watched_in_part:
 
             def rows_of(rows: Tensor) -> Tensor:

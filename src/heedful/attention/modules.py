@@ -89,7 +89,11 @@ class Attentive(Watchable):
             dropout = self.dropout if self.training else 0.0
         key, value = memory
         if self.mask is not None:
-            mask = both(self.mask, mask, projected_query.grid(key))
+            query = projected_query.projected
+            own = self.mask.for_heads(query.dim() - 1) if heads else self.mask
+            if isinstance(mask, Tensor) and mask.is_floating_point():
+                own = own.of_vectors(query, key, projected_query.first)
+            mask = both(own, mask, projected_query.grid(key))
         if not self.watched_at_all:
             return attend_projected(parts, projected_query, key, value, mask, dropout)
         if isinstance(mask, Mask):  # Before rows are chosen, of which the mask is no function.

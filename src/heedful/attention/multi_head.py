@@ -19,11 +19,13 @@ from heedful.attention.checking import (
 from heedful.attention.functional import position_bias
 from heedful.attention.heads import HeadMixing, OutputGate, QueryKeyNorm
 from heedful.attention.masks import Mask
+from heedful.attention.masks.use import mask_for_heads
 from heedful.attention.mechanism import Mechanism, ProjectedQuery
 from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
 from heedful.attention.places import First
 from heedful.attention.positions.base import RelativePositions
+from heedful.attention.positions.rotary import Rotary
 from heedful.attention.scores import Score
 from heedful.attention.step_memory import StepMemory
 from heedful.attention.torch_module import converted, exported
@@ -62,8 +64,8 @@ class MultiHeadAttention(Attentive):
         ValueError: ``heads`` or ``head_dim`` is below 1, ``dim`` is not a multiple of ``heads`` and
             ``head_dim`` is missing, ``heads`` is not a multiple of ``key_heads``, keys and values
             have different widths but share a projection, ``aggregate`` is unknown, dropout is not
-            in [0, 1), or a part is for other heads. At the call: shapes do not match, or heads that
-            are mixed have different masks.
+            in [0, 1), or a part is for other heads. At the call: shapes do not match, also those of
+            parts whose sizes are not known before, or heads that are mixed have different masks.
 
     Example:
         >>> import torch
@@ -102,7 +104,7 @@ class MultiHeadAttention(Attentive):
             raise ValueError(
                 f"shared_key_value requires equal widths: keys have {key_dim}, values {value_dim}"
             )
-        self.heads, self.key_heads = heads, key_heads
+        self.query_dim, self.heads, self.key_heads = dim, heads, key_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.aggregate = aggregate
         self.query_key_norm, self.gate = query_key_norm, gate
@@ -158,6 +160,19 @@ class MultiHeadAttention(Attentive):
 
     def _check_parts(self, dim: int) -> None:
         """Raise TypeError or ValueError unless the parts are for these heads."""
+        for name, part in (("positions", self.positions), ("normalize", self.normalize)):
+            heads = getattr(part, "heads", 1)
+            if heads not in (1, self.heads):
+                raise ValueError(f"{name} is for {heads} heads, not {self.heads}")
+        for name in ("query_dim", "key_dim"):
+            width = getattr(self.score, name, self.head_dim)
+            if width != self.head_dim:
+                raise ValueError(f"score has {name} {width}, but a head is {self.head_dim} wide")
+        if isinstance(self.positions, Rotary) and self.positions.dim > self.head_dim:
+            raise ValueError(
+                f"positions rotate {self.positions.dim} components of a head, which has only "
+                f"{self.head_dim}"
+            )
         if self.query_key_norm is not None:
             check_part("query_key_norm", self.query_key_norm, QueryKeyNorm)
             self.query_key_norm.check(self.score, self.head_dim)
@@ -233,7 +248,8 @@ class MultiHeadAttention(Attentive):
         if self.query_key_norm is not None:
             queries = self.query_key_norm.query(queries)
         parts = self.mechanism
-        self._check_mask(mask)
+        for one in (self.mask, mask):
+            self._check_mask(one)
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
             if scale is not None:
@@ -247,10 +263,7 @@ class MultiHeadAttention(Attentive):
             memory = Memory(key, value)
         check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
         projected_query = ProjectedQuery.project(parts, queries, memory.key.shape[-2], first)
-        if isinstance(mask, Mask):
-            mask = mask.for_heads(queries.dim() - 1)
-        elif mask is not None and mask.dim() == queries.dim() - 1:
-            mask = mask.unsqueeze(-3)
+        mask = mask_for_heads(mask, queries.dim() - 1)
         context = self._context(
             parts, projected_query, self._for_all_heads(memory), mask, heads=True
         )

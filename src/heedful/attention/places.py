@@ -50,6 +50,8 @@ def last_place(first: First, length: int) -> int:
     """
     if not isinstance(first, Tensor):
         return first + length
+    if not first.numel():
+        return 0
     return int(first.max()) + (1 if first.dim() == 2 else length)
 
 

@@ -86,8 +86,6 @@ class StructuredSelfAttention(Watchable):
         scores = structured_scores(states, self.W_s1, self.W_s2)
         weights: Tensor = self.normalize(scores, dense_mask(mask, scores.shape, scores.device))
         one_head = weights.unsqueeze(-3)  # [.., 1, r, K]
-        self.show(one_head)
-        if self.watched_in_part:
-            self.show_some(lambda hops: one_head[..., hops, :], one_head, states.shape[-2])
+        self.show_whole(one_head)
         # Uses the tensor that watchers get, so that they can compute gradients with respect to it.
         return one_head.squeeze(-3) @ states

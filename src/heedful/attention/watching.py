@@ -183,6 +183,12 @@ class Watchable(nn.Module):
             if watcher.wants_all:
                 watcher.see(weights, draw)
 
+    def show_whole(self, weights: Tensor) -> None:
+        """Pass ``weights [B, H, Q, K]`` that are computed anyway to all watchers, as they need
+        them."""
+        self.show(weights)
+        self.show_some(lambda rows: weights[..., rows, :], weights, weights.shape[-1])
+
     def show_terms(self, terms: Terms) -> None:
         """Pass the terms of a call to the watchers that need them."""
         for watcher in self._watchers:

@@ -53,8 +53,8 @@ class EfficientChannelAttention(Watchable):
     """Weighs each channel by the means of neighbouring channels.
 
     Args:
-        channels: C; the number of neighbours is the odd number at or above
-            ``(log₂ C + 1) / 2`` (equation 12, with γ = 2 and b = 1).
+        channels: C; the number of neighbours is ``(log₂ C + 1) / 2``, rounded down, and 1 more if
+            that is even (equation 12, with γ = 2 and b = 1).
 
     Source: Wang et al. 2020, section 3.2.
 
@@ -98,8 +98,8 @@ class SpatialGate(Watchable):
     def forward(self, maps: Tensor) -> Tensor:
         both = torch.stack([maps.mean(1), maps.amax(1)], 1)
         gates = torch.sigmoid(self.around(both))
-        if self.watched:
-            self.show(gates.flatten(2).unsqueeze(1))
+        if self.watched_at_all:
+            self.show_whole(gates.flatten(2).unsqueeze(1))
         return maps * gates
 
 
@@ -128,8 +128,8 @@ class ConvolutionalBlockAttention(nn.Module):
 
 def _gated_by_channel(module: Watchable, maps: Tensor, gates: Tensor) -> Tensor:
     """``maps [B, C, H, W]`` times ``gates [B, C]``."""
-    if module.watched:
-        module.show(gates[:, None, None])
+    if module.watched_at_all:
+        module.show_whole(gates[:, None, None])
     return maps * gates[..., None, None]
 
 

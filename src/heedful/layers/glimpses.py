@@ -51,8 +51,8 @@ class Retina(Watchable):
             boxes.append((rows, columns))
             window = read_window(images, rows, columns).to(places.dtype).permute(0, 3, 1, 2)
             found.append(F.avg_pool2d(window, factor).permute(0, 2, 3, 1))
-        if self.watched:
-            self.show(_means(boxes, shape, places.dtype))
+        if self.watched_at_all:
+            self.show_whole(_means(boxes, shape, places.dtype))
         return torch.stack(found, 1)
 
     def _window(self, places: Tensor, shape: Sequence[int], factor: int) -> tuple[Tensor, Tensor]:
@@ -127,9 +127,9 @@ class GaussianRead(Watchable):
         step = (max(height, width) - 1) / max(1, self.size - 1) * stride.exp()
         by_row = self._filters((height + 1) / 2 * (centre_y + 1) - 1, step, spread, height)
         by_column = self._filters((width + 1) / 2 * (centre_x + 1) - 1, step, spread, width)
-        if self.watched:
+        if self.watched_at_all:
             own = by_row.mean(1).unsqueeze(2) * by_column.mean(1).unsqueeze(1)
-            self.show(own.flatten(1)[:, None, None])
+            self.show_whole(own.flatten(1)[:, None, None])
         values = images.to(parameters.dtype)
         read = torch.einsum("bnh,bhwc,bmw->bnmc", by_row, values, by_column)
         return (intensity.exp()[:, None, None, None] * read).unsqueeze(1)

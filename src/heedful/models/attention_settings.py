@@ -8,9 +8,11 @@ and ``positions``.
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from pydantic import Field, model_validator
 
 from heedful.attention.normalizers import Normalizer, NormalizerSettings, Softmax
+from heedful.attention.positions.settings import PositionSettings
 from heedful.attention.settings import AttentionSettings, Role
 from heedful.basics.limits import MOST_LAYERS
 from heedful.basics.settings import Settings
@@ -72,7 +74,7 @@ class PairAttentionSettings(PartAttentionSettings):
     def _same_text(self) -> "PairAttentionSettings":
         for one in [] if self.cross is None else [self.cross, *(self.cross.layers or ())]:
             one.require_standard()
-            for key in ("positions", "mask"):
+            for key in ("positions", "mask", "rotary_size"):
                 if getattr(one, key) is not None:
                     raise ValueError(
                         f"attention.cross has no {key}: its queries and keys are positions of two "
@@ -113,6 +115,12 @@ def without_added(given: Any) -> Any:
     attention = given.get("attention") if isinstance(given, dict) else None
     named = attention.get("positions") if isinstance(attention, dict) else None
     return given if named is None or "positions" in given else {**given, "positions": "none"}
+
+
+def check_added(positions: PositionSettings, dim: int, length: int) -> None:
+    """Raise ValueError if the positions cannot be added to embeddings of width ``dim``."""
+    with torch.device("meta"):
+        positions.build_added(dim, length)
 
 
 def check_layers(

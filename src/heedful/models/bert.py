@@ -22,7 +22,12 @@ from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, activate
-from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
+from heedful.models.attention_settings import (
+    PartAttentionSettings,
+    check_added,
+    check_layers,
+    without_added,
+)
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.packing import check_packing, places_in_documents
 from heedful.models.registry import EncoderSettings, register_model
@@ -78,13 +83,10 @@ class BertSettings(EncoderSettings):
         return fill_from_size(without_added(given), SIZES, "tiny")
 
     @model_validator(mode="after")
-    def _heads_divide_dim(self) -> "BertSettings":
-        if self.hidden_size % self.heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
-            )
+    def _parts_fit(self) -> "BertSettings":
         layers = self.attention_of_layers()
         check_layers(layers, self.hidden_size, "self", self.max_length)
+        check_added(self.positions, self.embedding_width, self.max_length)
         if self.shared_layers and len(set(layers)) > 1:
             raise ValueError(
                 "shared_layers: all layers have the same parameters, so attention.layers cannot "

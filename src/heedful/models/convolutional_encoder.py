@@ -71,7 +71,7 @@ class MaximumOverTime(Watchable):
             words: which tokens are words, booleans ``[B, L]``.
         """
         maxima = []
-        shown = self.watched
+        shown = self.watched_at_all
         weights = []
         for found in features:
             width = found.shape[2] - words.shape[1] + 1
@@ -84,7 +84,7 @@ class MaximumOverTime(Watchable):
             if shown:
                 weights.append(_shares(place, inside, words))
         if shown:
-            self.show(torch.stack(weights, 1).unsqueeze(1).to(maxima[0].dtype))
+            self.show_whole(torch.stack(weights, 1).unsqueeze(1).to(maxima[0].dtype))
         return torch.cat(maxima, 1)
 
 

@@ -31,7 +31,12 @@ from heedful.layers.transformer import (
     build_norm,
     layer_caches,
 )
-from heedful.models.attention_settings import PartAttentionSettings, check_layers, without_added
+from heedful.models.attention_settings import (
+    PartAttentionSettings,
+    check_added,
+    check_layers,
+    without_added,
+)
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.packing import check_packing, places_in_documents
 from heedful.models.registry import LanguageSettings, register_model
@@ -142,11 +147,7 @@ class GptSettings(LanguageSettings):
         return fill_from_size(without_added(given), SIZES, "tiny")
 
     @model_validator(mode="after")
-    def _heads_divide_dim(self) -> "GptSettings":
-        if self.hidden_size % self.heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
-            )
+    def _parts_fit(self) -> "GptSettings":
         if not self.layers and self.positions.name != "none":
             raise ValueError(
                 f"layers = 0 without attention reads no positions; set positions = 'none' instead "
@@ -155,6 +156,7 @@ class GptSettings(LanguageSettings):
         if not self.ffn_size and self.gated:
             raise ValueError("ffn_size = 0 leaves no feed-forward network; leave out gated")
         check_layers(self.attention_of_layers(), self.hidden_size, "causal", self.max_length)
+        check_added(self.positions, self.hidden_size, self.max_length)
         return self
 
     def attention_of_layers(self) -> list[AttentionSettings]:

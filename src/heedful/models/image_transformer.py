@@ -52,10 +52,6 @@ class ImageTransformerSettings(ImageSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> "ImageTransformerSettings":
-        if self.hidden_size % self.heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
-            )
         check_layers(self.attention_of_layers(), self.hidden_size, "self", MOST_POSITIONS)
         return self
 

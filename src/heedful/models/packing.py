@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.attention.scores.soft_capped import SoftCapped
 from heedful.attention.settings import AttentionSettings
 
 _SEPARABLE = {
@@ -39,7 +40,11 @@ _SEPARABLE = {
     "positions": {"none", "rotary", "alibi", "shaw", "t5", "transformer-xl"},
     "mask": {"none", "causal", "window"},
 }
-"""Parts that depend on a query, a key and their distance only."""
+"""Parts that depend on a query, a key and their distance only; soft-capped if its score does."""
+
+_ROTATABLE = {"cosine", "dot", "exp-dot", "gaussian", "scaled-dot"}
+"""Scores that depend on the distance of rotated queries and keys only: rotating both does not
+change them."""
 
 
 def check_packing(layers: Iterable[AttentionSettings]) -> None:
@@ -52,16 +57,30 @@ def check_packing(layers: Iterable[AttentionSettings]) -> None:
             )
         for key, known in _SEPARABLE.items():
             part: Any = getattr(layer, key)
+            part = part.score if isinstance(part, SoftCapped.Settings) else part
             if part is not None and part.name not in known:
                 raise ValueError(
                     f"attention.{key} = '{part.name}' depends on other documents of a row; packed "
                     f"windows need one of {', '.join(sorted(known))}"
                 )
+        _check_rotary(layer)
         if getattr(layer.mask, "sinks", 0):
             raise ValueError(
                 "attention.mask.sinks are the first tokens of a row, not of a document; packed "
                 "windows need sinks = 0"
             )
+
+
+def _check_rotary(layer: AttentionSettings) -> None:
+    """Raise ValueError if rotary positions of a row, not of a document, change the scores."""
+    score = layer.score
+    score = score.score if isinstance(score, SoftCapped.Settings) else score
+    rotated = layer.positions is not None and layer.positions.name == "rotary"
+    if rotated and score is not None and score.name not in _ROTATABLE:
+        raise ValueError(
+            f"attention.score = '{score.name}' with rotary positions depends on the position in a "
+            f"row; packed windows need other positions, or one of {', '.join(sorted(_ROTATABLE))}"
+        )
 
 
 def places_in_documents(documents: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class RecurrentEncoderSettings(EncoderSettings):
                     f"'{self.pooling}' has no {key} to choose"
                 )
         if learned:
-            self.attention.check(self.state_size, "cross")
+            self.attention.check(self.state_size, "cross", max_length=self.max_length)
         else:
             self.normalizer()
         return self

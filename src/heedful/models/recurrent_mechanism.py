@@ -80,7 +80,18 @@ class RecurrentAttentionSettings(AttentionSettings, PartSettings):
                 )
         if self.name == "none" and self.given():
             raise ValueError(f"without attention, {self.given()[0]} has no meaning; remove it")
+        for key in ("head_size", "bias"):
+            if getattr(self, key) is not None and not self.has_heads:
+                raise ValueError(
+                    f"{key} is a setting of projected heads, and this attention projects nothing; "
+                    "set heads, too, or remove it"
+                )
         return self
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether queries, keys and values are projected to those of heads."""
+        return any(getattr(self, key) is not None for key in _OF_HEADS)
 
     @property
     def after_the_cell(self) -> bool:
@@ -107,7 +118,7 @@ class RecurrentAttentionSettings(AttentionSettings, PartSettings):
             ValueError: the parts do not fit together; the message has the reason.
         """
         score, normalizer = self.score_and_normalizer()
-        if any(getattr(self, key) is not None for key in _OF_HEADS):
+        if self.has_heads:
             if score.reads_past or normalizer.reads_past:
                 raise ValueError(
                     "a score or normalizer that reads the weights of earlier steps has one head; "

@@ -10,7 +10,7 @@ from heedful.attention.normalizers.gumbel import GumbelStraightThrough
 from heedful.attention.normalizers.local_predictive import LocalPredictive
 from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
+from heedful.basics.settings import WRITTEN, Settings
 from heedful.models.recurrent_mechanism import RecurrentAttentionSettings
 from heedful.models.registry import PairSettings
 
@@ -128,7 +128,9 @@ class RecurrentSettings(RecurrentDecoderSettings, PairSettings):
     @model_validator(mode="after")
     def _readable(self) -> "RecurrentSettings":
         width = self.hidden_size * (2 if self.bidirectional else 1)
-        if self.attention.name == "luong-dot" and self.bidirectional and not self.attention.score:
+        own = self.attention
+        dot = own.name == "luong-dot" and not own.score and not own.has_heads
+        if dot and self.bidirectional:
             raise ValueError(
                 "luong-dot needs states of equal width, but a bidirectional encoder's are twice as "
                 "wide as the decoder's; use luong-general or bidirectional = false"
@@ -160,11 +162,20 @@ Number = TypeVar("Number", int, float)
 def _part_of(
     owner: str, what: str, given: Number | None, default: Number, info: ValidationInfo
 ) -> Number | None:
-    """The value of a setting that only one kind of attention has; None for other kinds."""
+    """The value of a setting that only one kind of attention has; None for other kinds, and with a
+    normalizer of the attention, which has it instead."""
     attention = info.data.get("attention")
     name = owner if attention is None else attention.name
     if name == owner:
-        return default if given is None else given
+        if attention is None or attention.normalizer is None:
+            return default if given is None else given
+        # Heedful wrote it, without effect, into recipes of runs before it was refused.
+        if given is not None and not (info.context or {}).get(WRITTEN):
+            raise ValueError(
+                f"{what} has no effect beside attention.normalizer; remove it, or set it there if "
+                f"'{attention.normalizer.name}' has it"
+            )
+        return None
     if given is not None:
         raise ValueError(
             f"{what} is only valid with attention = '{owner}', not '{name}'; remove it"

@@ -66,10 +66,6 @@ class TransformerSynthesisSettings(SynthesisSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> "TransformerSynthesisSettings":
-        if self.hidden_size % self.heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
-            )
         for part, role in _ROLES.items():
             check_layers(self.attention_of(part), self.hidden_size, role, self.max_length)
         return self

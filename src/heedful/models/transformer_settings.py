@@ -8,7 +8,11 @@ from heedful.attention.positions import PositionSettings
 from heedful.attention.settings import AttentionSettings, Role
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.layers.transformer import Activation, BlockOptions, Norm
-from heedful.models.attention_settings import PairAttentionSettings, check_layers, without_added
+from heedful.models.attention_settings import (
+    PairAttentionSettings,
+    check_layers,
+    without_added,
+)
 from heedful.models.registry import PairSettings
 
 SIZES: dict[str, dict[str, int]] = {
@@ -93,12 +97,7 @@ class TransformerSettings(PairSettings):
         return given
 
     @model_validator(mode="after")
-    def _heads_divide_dim(self) -> "TransformerSettings":
-        for heads in (self.heads, self.decoder_heads):
-            if heads and self.attention.head_size is None and self.hidden_size % heads:
-                raise ValueError(
-                    f"hidden_size {self.hidden_size} is not a multiple of heads {heads}"
-                )
+    def _parts_fit(self) -> "TransformerSettings":
         if self.share_positions and not self.positions.relative:
             raise ValueError(
                 f"share_positions is for relative positions, and '{self.positions.name}' are added "

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from heedful.attention.scores.base import Score, require_width
 from heedful.attention.scores.cosine import Cosine, directions
 from heedful.attention.scores.scaled_dot import ScaledDot
+from heedful.attention.scores.soft_capped import SoftCapped
 
 Kind = Literal["rms", "layer", "l2"]
 
@@ -97,6 +98,8 @@ class QueryKeyNorm(nn.Module):
             raise ValueError(
                 f"query_key_norm is for heads of width {self.head_dim}, not {head_dim}"
             )
+        if isinstance(score, SoftCapped):
+            score = score.score
         if self.kind == "l2" and isinstance(score, Cosine):
             raise ValueError(
                 "the cosine score normalizes queries and keys itself: omit the L2 norm"

@@ -57,6 +57,19 @@ def dense_mask(
     return split_mask(as_mask(mask), Grid(shape, device))[0]
 
 
+def mask_for_heads(mask: Mask | Tensor | None, dims: int) -> Mask | Tensor | None:
+    """The mask for scores ``[.., H, Q, K]``: tensors ``[.., Q, K]`` with ``dims`` dimensions, alone
+    or in an expression, are for all heads.
+
+    Example:
+        >>> mask_for_heads(torch.ones(2, 4, 5), 3).shape
+        torch.Size([2, 1, 4, 5])
+    """
+    if isinstance(mask, Mask):
+        return mask.for_heads(dims)
+    return mask.unsqueeze(-3) if mask is not None and mask.dim() == dims else mask
+
+
 def _require_fit(mask: Tensor, grid: Grid, *, whole: bool) -> None:
     asked = (grid.queries, grid.keys) if whole else grid.sizes
     shape = [*grid.leading, *asked]

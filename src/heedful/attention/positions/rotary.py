@@ -25,7 +25,7 @@ from heedful.attention.positions.base import (
     check_rows,
     sum_type,
 )
-from heedful.attention.positions.rotary_scaling import RotaryScaling, ScalingSettings
+from heedful.attention.positions.rotary_scaling import RotaryScaling, ScalingSettings, Yarn
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
 
 
@@ -116,8 +116,8 @@ class Rotary(RelativePositions):
         scaling: changes the frequencies for longer texts, instead of ``length_scale``.
 
     Raises:
-        ValueError: ``dim`` is odd or not positive, ``base`` or ``length_scale`` is not positive, or
-            there are a ``length_scale`` and a scaling.
+        ValueError: ``dim`` is odd or not positive, ``base`` or ``length_scale`` is not positive,
+            there are a ``length_scale`` and a scaling, or ``base`` is not above 1 with YaRN.
 
     Source: Su et al. 2021, section 3.2.2, equation 15; Chen et al. 2023, equation 4.
 
@@ -167,6 +167,8 @@ class Rotary(RelativePositions):
         self.dim, self.base, self.length_scale = dim, float(base), float(length_scale)
         if scaling is not None and length_scale != 1.0:
             raise ValueError("a scaling has its own factor: use it without length_scale")
+        if isinstance(scaling, Yarn) and base <= 1:
+            raise ValueError(f"base must be above 1 with the scaling YaRN, not {base}")
         self.interleaved, self.scaling = interleaved, scaling
 
     def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:

@@ -99,6 +99,8 @@ class LocationAware(RecurrentAdditive):
 
     def message(self, state: State) -> Tensor:
         (seen,) = state
+        if not seen.numel():
+            return self.filters.new_zeros(*seen.shape, self.hidden_dim)
         rows = seen.reshape(-1, 1, seen.shape[-1]).to(self.filters.dtype)
         features = F.conv1d(rows, self.filters, padding=self.filters.shape[-1] // 2)
         message: Tensor = self.feature_projection(features.transpose(1, 2))

@@ -10,12 +10,13 @@ import math
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from heedful.attention.checking import check_part
 from heedful.attention.overrides import describes
 from heedful.attention.scores.base import Score, ScoreSettings
+from heedful.attention.scores.recurrent import RecurrentScore
 from heedful.attention.scores.scaled_dot import ScaledDot
 
 
@@ -23,12 +24,14 @@ class SoftCapped(Score):
     """Another score, whose values are bounded smoothly.
 
     Args:
-        score: any score; scaled dot product by default.
+        score: any score that does not read the weights of earlier steps; scaled dot product by
+            default.
         cap: c, above 0.
 
     Raises:
         TypeError: ``score`` is not a score.
-        ValueError: the cap is not above 0 or not finite, or ``score`` is soft-capped itself.
+        ValueError: the cap is not above 0 or not finite, or ``score`` is soft-capped itself or
+            reads the weights of earlier steps.
 
     Example:
         >>> keys = torch.tensor([[0.1], [1.0], [100.0]])  # [K, D]
@@ -44,6 +47,25 @@ class SoftCapped(Score):
         cap: float = Field(50.0, gt=0, allow_inf_nan=False)
         """c."""
 
+        @field_validator("score")
+        @classmethod
+        def _cappable(cls, score: ScoreSettings) -> ScoreSettings:
+            if score.reads_past:
+                raise ValueError(f"'{score.name}' reads the weights of earlier steps: cap another")
+            if score.least is not None:
+                raise ValueError(f"'{score.name}' is an exponential already: cap the score dot")
+            return score
+
+        @property
+        def reads_keys(self) -> bool:  # type: ignore[override]
+            return self.score.reads_keys
+
+        def longest(self) -> int | None:
+            return self.score.longest()
+
+        def compared(self, width: int) -> int:
+            return self.score.compared(width)
+
         def build(self, query_dim: int, key_dim: int) -> "SoftCapped":
             return SoftCapped(self.score.build(query_dim, key_dim), self.cap)
 
@@ -56,6 +78,11 @@ class SoftCapped(Score):
         if isinstance(self.score, SoftCapped):
             raise ValueError(  # noqa: TRY004
                 "the score is already soft-capped; the smaller cap alone has nearly the same effect"
+            )
+        if isinstance(self.score, RecurrentScore):
+            raise ValueError(  # noqa: TRY004
+                f"{type(self.score).__name__} needs the weights of the step before, so it cannot "
+                "be soft-capped; choose another score"
             )
         self.cap = float(cap)
 
