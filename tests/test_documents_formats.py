@@ -295,6 +295,31 @@ def test_android_quotes_keep_white_space_and_are_not_part_of_the_text(tmp_path: 
     assert again.segments == ["Geh  nicht", "It's", "@ Hallo 😀"]
 
 
+@pytest.mark.parametrize(
+    ("raw", "text", "written_as"),
+    [
+        ('press "Open   now" key', "press Open   now key", r"press Open \u0020 now key"),
+        (r"Name:\u0020", "Name: ", r"Name:\u0020"),
+        (r"\u0020 x \n y ", "  x \n y", r"\u0020 x \n y"),
+        ("a \n b\u00a0 c", "a b\u00a0 c", "a b\u00a0 c"),
+        ('say " <g id="1">it</g>  " &lt;', 'say  <g id="1">it</g>   <', None),
+        ('"a  <g id="1">b</g>"', 'a  <g id="1">b</g>', '"a  <g id="1">b</g>"'),
+        (r"<b>it\'s</b> \"now\"", r"<b>it\'s</b> " + '"now"', r"<b>it\'s</b> \"now\""),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_android_shows_the_same_for_the_same_words(
+    raw: str, text: str, written_as: str | None, newline: str, tmp_path: Path
+) -> None:
+    file = f'<resources>\n<string name="a">{raw}</string>\n</resources>\n'.replace("\n", newline)
+    found, out = filled(tmp_path, "strings.xml", file, text)
+    assert found == [text]
+    again = opened(tmp_path / "out-strings.xml")
+    assert again.segments == [text]
+    if written_as is not None:
+        assert f">{written_as}</string>" in out
+
+
 def test_escaped_emoji_of_apple_strings(tmp_path: Path) -> None:
     found, out = filled(tmp_path, "a.strings", '"k" = "Hi \\UD83D\\UDE00";\n', "Hallo 😀")
     assert (found, out) == (["Hi 😀"], '"k" = "Hallo 😀";\n')
