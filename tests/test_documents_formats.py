@@ -246,7 +246,8 @@ def test_a_match_in_a_tmx_file_needs_no_review(tmp_path: Path) -> None:
     )
     text = f'<tmx version="1.4"><header/><body>{inside}</body></tmx>'
     document = opened(written(tmp_path, "m.tmx", text.encode()))
-    for kinds in (["exact"] * 3, ["exact", None, "exact"], [None] * 3):
+    every: list[list[str | None]] = [["exact"] * 3, ["exact", None, "exact"], [None] * 3]
+    for kinds in every:
         document.fill(["A", "B", "C"], kinds)
         filled = document.contents().decode()
         assert filled.count("needs-review") == kinds.count(None)
