@@ -100,6 +100,50 @@ def test_po_changes_nothing_but_the_empty_strings(tmp_path: Path) -> None:
     assert opens == ["Öff\nnen"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "kind", "expected"),
+    [
+        (
+            'msgid "a\\n\\n"\nmsgstr ""',
+            None,
+            '#, fuzzy\nmsgid "a\\n\\n"\nmsgstr ""\n"A\\n"\n"\\n"',
+        ),
+        (
+            'msgid "\\n\\na"\nmsgstr ""',
+            None,
+            '#, fuzzy\nmsgid "\\n\\na"\nmsgstr ""\n"\\n"\n"\\n"\n"A"',
+        ),
+        (
+            '  #, c-format\nmsgid "a"\nmsgstr ""',
+            None,
+            '  #, fuzzy, c-format\nmsgid "a"\nmsgstr "A"',
+        ),
+        ('#,\nmsgid "a"\nmsgstr ""', None, '#, fuzzy\nmsgid "a"\nmsgstr "A"'),
+        (
+            '  #| msgid "b"\nmsgid "a"\nmsgstr ""',
+            None,
+            '#, fuzzy\n  #| msgid "b"\nmsgid "a"\nmsgstr "A"',
+        ),
+        (
+            '#~ msgid "b"\n#~ msgstr "B"\n # own\nmsgid "a"\nmsgstr ""',
+            "exact",
+            '#~ msgid "b"\n#~ msgstr "B"\n# exact match in the memory\n # own\n'
+            'msgid "a"\nmsgstr "A"',
+        ),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_po_entries_are_filled_as_they_are_written(
+    entry: str, kind: str | None, expected: str, newline: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.po"
+    head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    path.write_bytes(f"{head}{entry}\n".replace("\n", newline).encode())
+    document = opened(path)
+    document.fill(["A"], [kind])
+    assert document.contents().decode() == f"{head}{expected}\n".replace("\n", newline)
+
+
 def test_a_document_not_filled_is_written_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "a.po"
     path.write_bytes(b"\xef\xbb\xbf" + PO.replace("\n", "\r\n").encode())

@@ -210,6 +210,51 @@ def test_matches_of_a_memory_are_marked(tmp_path: Path) -> None:
     assert '<segment state="translated" subState="heedful:id-match">' in filled
 
 
+QT = (
+    '<!DOCTYPE TS>\n<TS version="2.1">\n<context><name>no</name>\n'
+    "<message><source>One</source><translation></translation></message>\n"
+    '<message numerus="yes"><source>%n files</source><translation>'
+    "<numerusform/><numerusform>x</numerusform></translation></message>\n"
+    '<message><source>Bell <byte value="x7"/> rings</source><translation/></message>\n'
+    '<message><source>Long</source><translation variants="yes">'
+    "<lengthvariant>L</lengthvariant></translation></message>\n</context></TS>\n"
+)
+
+
+def test_qt_messages_are_marked_unfinished_and_have_their_bytes(tmp_path: Path) -> None:
+    document = opened(written(tmp_path, "a.ts", QT.encode()))
+    bell = 'Bell <byte value="x7"/> rings'
+    assert document.segments == ["One", "%n files", bell]
+    document.fill(["Eins", "%n Datei", '<byte value="x7"/> klingelt'])
+    filled = document.contents().decode()
+    assert '<translation type="unfinished">Eins</translation>' in filled
+    assert '<translation type="unfinished"><numerusform>%n Datei</numerusform>' in filled
+    assert '<translation type="unfinished"><byte value="x7"/> klingelt</translation>' in filled
+    assert filled.count("unfinished") == 3
+    assert not document.accepts(2, "Es klingelt")
+    document.fill(["Eins", "%n Datei", ""], ["exact", "exact", None])
+    assert "unfinished" not in document.contents().decode()
+
+
+def test_a_match_in_a_tmx_file_needs_no_review(tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv>{}</tu>'
+    inside = "".join(
+        unit.format(number, variant)
+        for number, variant in enumerate(
+            ["", '<tuv xml:lang="de"/>', '<tuv xml:lang="de">\n<seg></seg>\n</tuv>']
+        )
+    )
+    text = f'<tmx version="1.4"><header/><body>{inside}</body></tmx>'
+    document = opened(written(tmp_path, "m.tmx", text.encode()))
+    every: list[list[str | None]] = [["exact"] * 3, ["exact", None, "exact"], [None] * 3]
+    for kinds in every:
+        document.fill(["A", "B", "C"], kinds)
+        filled = document.contents().decode()
+        assert filled.count("needs-review") == kinds.count(None)
+        assert filled.count("<prop") == kinds.count(None)
+        assert [one in filled for one in ("<seg>A<", "<seg>B<", "\n<seg>C<")] == [True] * 3
+
+
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="needs ../shared/data/l10n-conformance")
 def test_conformance_files_come_back_as_they_are(tmp_path: Path) -> None:
     with tarfile.open(CONFORMANCE) as archive:
@@ -293,6 +338,31 @@ def test_android_quotes_keep_white_space_and_are_not_part_of_the_text(tmp_path: 
     assert '<string name="c">\\@ Hallo 😀</string>' in out
     again = opened(written(tmp_path, "strings.xml", out.encode()))
     assert again.segments == ["Geh  nicht", "It's", "@ Hallo 😀"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "written_as"),
+    [
+        ('press "Open   now" key', "press Open   now key", r"press Open \u0020 now key"),
+        (r"Name:\u0020", "Name: ", r"Name:\u0020"),
+        (r"\u0020 x \n y ", "  x \n y", r"\u0020 x \n y"),
+        ("a \n b\u00a0 c", "a b\u00a0 c", "a b\u00a0 c"),
+        ('say " <g id="1">it</g>  " &lt;', 'say  <g id="1">it</g>   <', None),
+        ('"a  <g id="1">b</g>"', 'a  <g id="1">b</g>', '"a  <g id="1">b</g>"'),
+        (r"<b>it\'s</b> \"now\"", r"<b>it\'s</b> " + '"now"', r"<b>it\'s</b> \"now\""),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_android_shows_the_same_for_the_same_words(
+    raw: str, text: str, written_as: str | None, newline: str, tmp_path: Path
+) -> None:
+    file = f'<resources>\n<string name="a">{raw}</string>\n</resources>\n'.replace("\n", newline)
+    found, out = filled(tmp_path, "strings.xml", file, text)
+    assert found == [text]
+    again = opened(tmp_path / "out-strings.xml")
+    assert again.segments == [text]
+    if written_as is not None:
+        assert f">{written_as}</string>" in out
 
 
 def test_escaped_emoji_of_apple_strings(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from heedful.data.documents import markdown_inline
 from heedful.data.documents.markdown import MarkdownDocument
+from heedful.data.documents.marked_items import Mark
 from heedful.data.protected.spans import find_spans
 from heedful.inference.span_placement import PLACED, place_spans, remove_spans
 from markup_help import ROOT, fill, of_words, opened, real_files
@@ -255,3 +258,24 @@ def test_long_files_take_little_time(unit: str) -> None:
     found = document("One " + unit * 3000)
     fill(found, list(found.segments))
     assert time.process_time() - began < 4
+
+
+def test_extensions_do_not_read_all_marks_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = 0
+
+    class Watched(list[Mark]):
+        def __iter__(self) -> Iterator[Mark]:
+            nonlocal readings
+            readings += 1
+            return super().__iter__()
+
+    monkeypatch.setattr(markdown_inline, "_with_whole_elements", Watched)
+    text = "[^1] *a* [b [^2] c](d) " * 50
+    found = markdown_inline.find_marks(markdown_inline.parser(), text, {})
+    assert sum(mark.kind == "alone" for mark in found) == 100
+    assert readings < 10
+
+
+def test_long_white_space_is_read_once() -> None:
+    found = document("a" + " \t" * 50_000 + "b {.c}")
+    assert len(found.segments) == 1  # where each of its characters is a start: half a minute

@@ -64,6 +64,10 @@ def test_a_full_memory_counts_what_it_leaves_out(
     memory.save(tmp_path / "memory.jsonl")
     assert len(memory) == 2
     assert "2 units left out of the memory" in capsys.readouterr().err
+    assert memory.find("2") is None  # what is left out leaves no source behind
+    assert memory.statistics()["sources"] == 2
+    memory.add(Entry("1", "x"))
+    assert list(memory) == [Entry("0", "x"), Entry("1", "x", times=2)]
 
 
 @pytest.fixture(scope="module")

@@ -207,6 +207,45 @@ def test_long_words_take_linear_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("email", "@ " + "a" * 100_000),
+        ("printf", "%" + "0" * 50_000),
+        ("printf", "%(a)" + "0" * 50_000),
+        ("tags", "<!--" * 25_000),
+        ("rest", "`" + " " * 100_000),
+        ("rest", ":a:`" + " " * 100_000),
+        ("icu", "{a,select,b{" * 5_000),
+        ("icu", "{a,plural,offset:" + "1" * 100_000),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_text_without_a_match_is_read_once(rule: str, text: str) -> None:
+    assert list(matches(text, rule)) == []  # where each start read the rest: half a minute
+
+
+def test_icu_arguments_in_arguments_are_read_once() -> None:
+    found = list(matches("{a,select,b{#" * 5_000 + "}}" * 5_000, "icu"))
+    assert len(found) == 2 * 5_000
+
+
+def test_comments_end_where_the_last_one_ends() -> None:
+    text = "<!-- <b> --> <i> <!-- <b>x</b>"
+    assert [text[a:b] for chain in matches(text, "tags") for a, b in chain] == [
+        "<!-- <b> -->",
+        "<i>",
+        "<b>",
+        "</b>",
+    ]
+
+
+def test_addresses_beside_each_other() -> None:
+    text = "a@b.c+d@e.f, x@y@z.org."
+    found = [text[a:b] for chain in matches(text, "email") for a, b in chain]
+    assert found == ["a@b.c", "+d@e.f", "y@z.org"]
+
+
+@pytest.mark.parametrize(
     ("source", "translation", "expected"),
     [
         ("Use 8 columns", "Spalten⟦0⟧ nutzen", "Spalten 8 nutzen"),

@@ -10,10 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
 from heedful.basics.errors import UserError
 from heedful.data.examples import Pair
 from heedful.data.readers import read_pairs
+from heedful.data.readers.markup import read_segment
 
 django = importlib.util.find_spec("django")
 TU = '<tu><tuv xml:lang="{}"><seg>{}</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>\n'
@@ -112,6 +114,14 @@ def test_inline_codes_stay_as_raw_markup(tmp_path: Path) -> None:
     assert read(tmp_path, xliff(UNIT.format("", inline, f"<target>{inline}</target>")))[0] == [
         (plain, plain)
     ]
+
+
+def test_protected_words_of_version_1_are_a_code() -> None:
+    source = etree.fromstring(
+        '<source>a <mrk mtype="protected">b</mrk> <mrk mtype="x">c</mrk></source>'
+    )
+    codes = ('<mrk mtype="protected">b</mrk>', '<mrk mtype="x">', "</mrk>")
+    assert read_segment(source).codes == codes
 
 
 def test_untranslated_units_are_left_out(tmp_path: Path) -> None:

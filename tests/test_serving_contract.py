@@ -1,7 +1,12 @@
 """LibreTranslate's contract: its real clients, and requests as other tools send them."""
 
+import asyncio
+import gc
 import json
+import weakref
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -12,8 +17,9 @@ from pydantic import BaseModel
 from heedful.basics.errors import UserError
 from heedful.data.protected.pairs import Rules
 from heedful.decoding import SearchOptions
-from heedful.serving import Limits, Served
+from heedful.serving import Limits, Served, inspections
 from heedful.serving.served import ServedModels
+from heedful.serving.traces import EncodedTrace, TraceCache, TraceKey
 from heedful.tasks.endpoints import Contract, Route, Search, SearchAll
 from heedful.tasks.spec import spec_named
 from serving_help import sentences, serving, translator
@@ -173,6 +179,34 @@ def test_the_language_s_own_code_counts_before_another_variety() -> None:
         "en",
         None,
     ]
+
+
+def test_caches_do_not_keep_models_that_were_replaced() -> None:
+    models = ServedModels([Served("one", MODEL)])
+    handler: Any = SimpleNamespace(models=models)
+    caches = TraceCache(handler, {}), inspections._Equations(handler)
+    old = weakref.ref(models.models[0])
+    models.replace([Served("one", OTHER)])
+    gc.collect()
+    assert old() is None, caches
+
+
+def test_a_cache_forgets_traces_of_models_that_were_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = iter([b"old", b"new"])
+
+    async def compute(_cache: TraceCache, _request: Any, _key: TraceKey) -> EncodedTrace:
+        return EncodedTrace(next(found), ())
+
+    monkeypatch.setattr(TraceCache, "_compute", compute)
+    models = ServedModels([Served("one", MODEL)])
+    handler: Any = SimpleNamespace(models=models)
+    request: Any = None
+    cache, key = TraceCache(handler, {}), TraceKey(None, "one")
+    before = [asyncio.run(cache.get(request, key)).summary for _ in range(2)]
+    models.replace([Served("one", OTHER)])
+    assert [*before, asyncio.run(cache.get(request, key)).summary] == [b"old", b"old", b"new"]
 
 
 def test_codes_of_a_region_mean_the_only_language_there_is(client: httpx.Client) -> None:

@@ -115,6 +115,101 @@ def test_a_document_without_target_language_gets_it_with_its_targets(tmp_path: P
     assert [unit.target for unit in read_units(path)] == document.segments
 
 
+UNIT = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.1" version="2.1" srcLang="en"
+ trgLang="de"><file id="f"><unit id="u">{}</unit></file></xliff>
+"""
+SEGMENT = "<segment><source>{}</source></segment>"
+FIXED = 'canReorder="{}" canDelete="no" canCopy="no"/>'
+FIRST, THEN = (f'<ph id="{id_}" {FIXED.format(own)}' for id_, own in ((1, "firstNo"), (2, "no")))
+
+
+def filled(inside: str, translations: list[str] | None, path: Path) -> str:
+    """The document with translations (default: its sources), which must be valid."""
+    path.write_text(UNIT.format(inside), "utf-8")
+    document = open_document(path, source="en", target="de")
+    assert document is not None
+    document.fill(document.segments if translations is None else translations)
+    path.write_bytes(document.contents())
+    assert open_document(path) is not None
+    return path.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("inside", "target"),
+    [
+        (
+            '<segment><source xml:space="preserve">a  b</source></segment>',
+            '<target xml:space="preserve">a  b</target>',
+        ),
+        (
+            '<segment><source xml:space="preserve">a</source><target/></segment>',
+            '<target xml:space="preserve">a</target>',
+        ),
+        (
+            '<segment><source>a</source><target xml:space="preserve"> </target></segment>',
+            "<target>a</target>",
+        ),
+        (
+            '<segment><source>a</source><target order="2">A</target></segment>'
+            + SEGMENT.format("b"),
+            '<target order="1">b</target>',
+        ),
+        (
+            SEGMENT.format("a")
+            + "<ignorable><source> </source></ignorable>"
+            + '<segment><source>b</source><target order="1">B</target></segment>'
+            + SEGMENT.format("c"),
+            '<target order="4">c</target>',
+        ),
+    ],
+)
+def test_new_targets_are_valid(inside: str, target: str, tmp_path: Path) -> None:
+    assert target in filled(inside, None, tmp_path / "a.xlf")
+
+
+@pytest.mark.parametrize(
+    ("source", "translation"),
+    [
+        ('a <sc id="1"/>b<ec startRef="1"/>', '<ec startRef="1"/>B<sc id="1"/> A'),
+        (
+            'a <sm id="1" type="term"/>b<em startRef="1"/>',
+            '<em startRef="1"/><sm id="1" type="term"/>',
+        ),
+        (f"x {FIRST}{THEN}", f"{THEN} x {FIRST}"),
+        (f'x {FIRST}{THEN}<ph id="3"/>', f'{FIRST}<ph id="3"/>{THEN}'),
+        (f'<pc id="3">x {FIRST}{THEN}</pc>', f'<pc id="3">{FIRST}</pc>{THEN}'),
+    ],
+)
+def test_codes_in_an_order_that_is_invalid_are_not_accepted(
+    source: str, translation: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.xlf"
+    path.write_text(UNIT.format(SEGMENT.format(source)), "utf-8")
+    document = open_document(path, source="en", target="de")
+    assert document is not None
+    assert document.accepts(0, source)
+    assert not document.accepts(0, translation)
+    assert "<target>" not in filled(SEGMENT.format(source), [translation], path)
+
+
+def test_codes_that_span_segments_are_filled_together_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlf"
+    inside = "".join(map(SEGMENT.format, ['a<sc id="1"/>', "b", '<ec startRef="1"/>c']))
+    assert filled(inside, None, path).count("<target>") == 3
+    only = filled(inside, ['A<sc id="1"/>', "B", ""], path)
+    assert only.count("<target>") == only.count("<target>B<") == 1
+
+
+def test_words_of_an_annotation_may_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlf"
+    inside = SEGMENT.format('Open <mrk id="1" translate="no">Foo &amp; <ph id="2"/></mrk> now')
+    path.write_text(UNIT.format(inside), "utf-8")
+    document = open_document(path, source="en", target="de")
+    assert document is not None
+    assert document.pieces(0)[::2] == ["Open ", " now"]
+    assert not document.accepts(0, document.segments[0].replace("Foo", "Fuß"))
+
+
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="needs ../shared/data/l10n-conformance")
 def test_invalid_conformance_files_are_refused(tmp_path: Path) -> None:
     with tarfile.open(CONFORMANCE) as archive:

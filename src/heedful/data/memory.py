@@ -79,13 +79,13 @@ class Memory:
         if not entry.source.strip() or not entry.target.strip():
             self.left_out += 1
             return
-        known = self._counts.setdefault(entry.source, {})
         key = entry.target, entry.context
-        if key not in known:
-            if self._size >= MOST_UNITS:
-                self.left_out += 1
-                return
-            self._size += 1
+        is_new = key not in self._counts.get(entry.source, ())
+        if is_new and self._size >= MOST_UNITS:
+            self.left_out += 1
+            return
+        self._size += is_new
+        known = self._counts.setdefault(entry.source, {})
         known[key] = known.get(key, 0) + entry.times
 
     def find(self, source: str, context: str | None = None) -> Match | None:

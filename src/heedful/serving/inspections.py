@@ -125,16 +125,16 @@ class _Equations:
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
         self._kept: OrderedDict[tuple[TraceKey, str], Equation] = OrderedDict()
-        self._models = handler.models.models  # whose equations are kept
+        self._generation = handler.models.generation  # of the models whose equations are kept
 
     def row(self, key: TraceKey, body: Any) -> Callable[[], bytes]:
         """A job that returns one row as JSON."""
         trace, name = _tracer(self._handler, key), (key, body.module)
-        models = self._handler.models.models
+        generation = self._handler.models.generation
 
         def make() -> bytes:
-            if models is not self._models:
-                self._models = models
+            if generation != self._generation:
+                self._generation = generation
                 self._kept.clear()
             found = self._kept.get(name) or equation_of(body.module, trace)
             self._keep(name, found)

@@ -101,6 +101,8 @@ class ServedModels:
     """
 
     def __init__(self, models: Sequence[Served]) -> None:
+        self.generation = 0
+        """How often the models were replaced, for caches, which must not keep old models."""
         self._set(models)
 
     def replace(self, models: Sequence[Served]) -> None:
@@ -112,6 +114,7 @@ class ServedModels:
         if [_kind(one) for one in models] != [_kind(one) for one in self.models]:
             raise UserError("the runs have other tasks or languages than before: restart heedful")
         self._set(models)
+        self.generation += 1
 
     def _set(self, models: Sequence[Served]) -> None:
         if len({model.name for model in models}) < len(models):

@@ -182,7 +182,7 @@ class TraceCache:
     def __init__(self, handler: RequestHandler, opened: Mapping[str, Trace]) -> None:
         self._handler, self._opened = handler, opened
         self._cache: OrderedDict[TraceKey, EncodedTrace] = OrderedDict()
-        self._models = handler.models.models  # whose traces are cached
+        self._generation = handler.models.generation  # of the models whose traces are cached
 
     async def get(self, request: Request, key: TraceKey) -> EncodedTrace:
         """The encoded trace.
@@ -190,12 +190,12 @@ class TraceCache:
         Raises:
             RefusedError: no opened trace has this name, or the trace cannot be computed.
         """
-        models = self._handler.models.models
-        if models is not self._models:
-            self._models = models
+        generation = self._handler.models.generation
+        if generation != self._generation:
+            self._generation = generation
             self._cache.clear()
         found = self._cache.get(key) or await self._compute(request, key)
-        if models is not self._models:  # replaced meanwhile
+        if generation != self._generation:  # replaced meanwhile
             return found
         self._cache[key] = found
         self._cache.move_to_end(key)

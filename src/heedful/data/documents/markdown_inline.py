@@ -5,7 +5,9 @@ observed.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt, rules_inline
@@ -32,8 +34,8 @@ _VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "source",
 _EXTENSIONS = re.compile(
     r"(?P<alone>^\[[ xX]\](?=[ \t])"  # task
     r"|^:[ \t]+"  # definition
-    r"|\[\^[^\]\s]+\]:?"  # footnote
-    r"|[ \t]*\{[#.:][^{}\n]*\}[ \t]*$)"  # attributes
+    r"|\[\^[^\]\s]{1,999}\]:?"  # footnote
+    r"|(?:(?<![ \t])[ \t]++)?\{[#.:][^{}\n]*\}[ \t]*$)"  # attributes
     r"|(?P<whole>\{\{[^{}]*\}\}|\{%[^{}]*%\}|\{\{[<%][^{}]*[>%]\}\}"  # templates
     r"|\{[\w:+.-]+\}(?=`)"  # MyST's roles
     r"|\$\$[^$]+\$\$"
@@ -89,11 +91,12 @@ def find_marks(markdown: MarkdownIt, content: str, references: Mapping[str, Any]
     marks = [mark for event in events for mark in _marks(state, event)]
     marks = _with_whole_elements(sorted(marks, key=lambda mark: mark.start))
     taken = {mark.start for mark in marks}
+    starts = [mark.start for mark in marks]
+    ends = [0, *accumulate((mark.end for mark in marks), max)]
     for found in _EXTENSIONS.finditer(content):
-        if not any(place in taken for place in range(*found.span())):
-            covered = (mark for mark in marks if mark.start < found.start() < mark.end)
-            if not any(covered):
-                marks.append(Mark(str(found.lastgroup), *found.span()))
+        is_covered = ends[bisect_left(starts, found.start())] > found.start()
+        if not is_covered and not any(place in taken for place in range(*found.span())):
+            marks.append(Mark(str(found.lastgroup), *found.span()))
     return sorted(marks, key=lambda mark: mark.start)
 
 

@@ -1,5 +1,6 @@
 """PO documents: empty ``msgstr`` are filled and their entries flagged ``fuzzy``."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -131,19 +132,21 @@ class PoDocument(Document):
         if "fuzzy" in entry.flags:
             return
         if entry.flag_line is not None:
-            flags = self._lines[entry.flag_line - 1].removeprefix("#,").lstrip(" ")
-            lines[entry.flag_line - 1] = f"#, fuzzy, {flags}"
+            indentation, _, flags = self._lines[entry.flag_line - 1].partition("#,")
+            flags = flags.lstrip(" \t")
+            comma = ", " if flags.strip() else ""
+            lines[entry.flag_line - 1] = f"{indentation}#, fuzzy{comma}{flags}"
             return
         place = entry.line - 1
         # Flags stand before the lines that tell the previous message (#|).
-        while place > 0 and self._lines[place - 1].startswith("#|"):
+        while place > 0 and self._lines[place - 1].lstrip().startswith("#|"):
             place -= 1
         lines[place] = f"#, fuzzy{ending}\n{lines[place]}"
 
     def _first_comment_line(self, entry: Entry) -> int:
         """The index of the first line of an entry, including its comments."""
         place = entry.line - 1
-        while place > 0 and self._lines[place - 1].startswith("#"):
+        while place > 0 and re.match(r"\s*#(?!~)", self._lines[place - 1]):  # #~: an obsolete one
             place -= 1
         return place
 
@@ -166,14 +169,14 @@ class PoDocument(Document):
 
 
 def _like(translation: str, source: str) -> str:
-    """Add or remove line feeds at both ends of a translation, as in the source.
+    """A translation with the line feeds that its source has at both ends.
 
     msgfmt refuses catalogues in which they differ, and its own separator of contexts in a text.
     """
     translation = translation.replace(_SEPARATOR, "")
-    first = "\n" if source.startswith("\n") else ""
-    last = "\n" if source.endswith("\n") else ""
-    return first + translation.strip("\n") + last
+    first = len(source) - len(source.lstrip("\n"))
+    last = len(source) - len(source.rstrip("\n"))
+    return "\n" * first + translation.strip("\n") + "\n" * last
 
 
 def _quoted(keyword: str, text: str) -> Iterator[str]:

@@ -56,7 +56,10 @@ class TmxDocument(XmlDocument):
     def edit(self, place: int, content: str) -> Edit:
         """See `XmlDocument.edit`."""
         unit, variant = self._targets[place]
-        return self._new(unit, content) if variant is None else self._refill(variant, content)
+        prop = PROP if self.matches[place] is None else ""
+        if variant is None:
+            return self._new(unit, content, prop)
+        return self._refill(variant, content, prop)
 
     def _add(self, unit: "etree._Element", source: str, target: str) -> None:
         variants = unit_variants(unit)
@@ -74,7 +77,7 @@ class TmxDocument(XmlDocument):
             self.add_segment(segment)
             self._targets.append((unit, variant))
 
-    def _new(self, unit: "etree._Element", content: str) -> Edit:
+    def _new(self, unit: "etree._Element", content: str, prop: str) -> Edit:
         last = list(unit.iterchildren("{*}tuv"))[-1]
         place = self.span(last).end
         outer = self.indentation(last)
@@ -83,21 +86,22 @@ class TmxDocument(XmlDocument):
         is_old = last.get("lang") is not None
         code = self._code.translate(ATTRIBUTE_ESCAPES)
         text = (
-            f'{outer}<tuv {"lang" if is_old else "xml:lang"}="{code}">{inner}{PROP}'
-            f"{inner}<seg>{content}</seg>{outer}</tuv>"
+            f'{outer}<tuv {"lang" if is_old else "xml:lang"}="{code}">'
+            f"{inner + prop if prop else ''}{inner}<seg>{content}</seg>{outer}</tuv>"
         )
         return Edit(place, place, text)
 
-    def _refill(self, variant: "etree._Element", content: str) -> Edit:
+    def _refill(self, variant: "etree._Element", content: str, prop: str) -> Edit:
         seg = next(variant.iterchildren("{*}seg"), None)
         if seg is not None:
             start, end = self.span(seg)
-            return Edit(start, end, f"{PROP}{self.indentation(seg)}<seg>{content}</seg>")
+            before = prop + self.indentation(seg) if prop else ""
+            return Edit(start, end, f"{before}<seg>{content}</seg>")
         start, end = self.span(variant)
         opening = self.start_tag(variant)
         tag = opening.removesuffix(">").removesuffix("/").rstrip()
         kept = "" if opening.endswith("/>") else self._inside(variant)
-        return Edit(start, end, f"{tag}>{kept}{PROP}<seg>{content}</seg></tuv>")
+        return Edit(start, end, f"{tag}>{kept}{prop}<seg>{content}</seg></tuv>")
 
     def _inside(self, element: "etree._Element") -> str:
         start, end = self.span(element)

@@ -106,7 +106,7 @@ class XmlDocument(Document):
                 "translations have other inline codes than their source; these codes were written "
                 "as plain text",
             )
-        result = _edited(self._bytes, [*self.edits_of_root(), *edits] if edits else [])
+        result = edited(self._bytes, [*self.edits_of_root(), *edits] if edits else [])
         expat.ParserCreate("utf-8").Parse(result, True)  # well-formed; a tree would take memory
         if self._encoding == "utf-8":
             return self._mark + result
@@ -136,7 +136,7 @@ class XmlDocument(Document):
         return root
 
 
-def _edited(data: bytes, edits: Sequence[Edit]) -> bytes:
+def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
     """Apply edits that do not overlap."""
     parts, place = [], 0
     for edit in sorted(edits):

@@ -7,7 +7,7 @@ translated. ``**bold**`` is a chain of two spans, an ICU plural a longer one.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from heedful.basics.errors import UserError
@@ -18,7 +18,7 @@ Piece = tuple[int, int]
 
 _ARGUMENT = r"[\w.\-\[\]]*"
 _SPECIFIER = r"(?:[hljztL]|hh|ll)?[diouxXeEfFgGaAcsrpn@]"
-_CONVERSION = rf"(?:\d+\$)?[#0\-+']*(?:\d+|\*)?(?:\.(?:\d+|\*))?{_SPECIFIER}"
+_CONVERSION = rf"(?:\d+\$)?[#0\-+']*+(?:\d++|\*)?(?:\.(?:\d+|\*))?{_SPECIFIER}"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     # heedful's own placeholder tokens, and those that Weblate sends in place of placeholders.
@@ -29,8 +29,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"|\|[A-Za-z][\w \-.]*\|_{0,2}"  # substitution
         r"|\[(?:#?[\w\-]*|\*)\]_(?!\w)"  # footnote
         r"|::$",
-        r"(:[a-zA-Z][\w:+.\-]{0,60}:`)[^`<]+(\s*<[^`<>]+>`)"  # role with a text
-        r"|(`)[^`<]+(\s*<[^`<>]+>`__?)"  # link
+        r"(:[a-zA-Z][\w:+.\-]{0,60}:`)[^`<]++(<[^`<>]+>`)"  # role with a text
+        r"|(`)[^`<]++(<[^`<>]+>`__?)"  # link
         r"|(?<![\w`])(`)[^`<]+(`_{0,2})(?![\w`])",  # reference, default role
         r"(?<![\w*\\])(\*\*)(?=[^\s*])[^*]*[^\s*](\*\*)(?![\w*])",  # strong
         r"(?<![\w*\\])(\*)(?=[^\s*])(?:[^*]*[^\s*])?(\*)(?![\w*])",  # emphasis
@@ -44,10 +44,9 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"|(?<![\w_])(_)(?=[^\s_])(?:[^_]*[^\s_])?(_)(?![\w_])",
     ),
     "url": (r"(?:https?|ftp|file)://[^\s<>\"'`⟦⟧]*[^\s<>\"'`⟦⟧.,;:!?)\]}]|\bwww\.[^\s<>\"'`]+\w",),
-    "email": (r"[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)+",),
     "entity": (r"&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#x[0-9A-Fa-f]+);",),
     "printf": (
-        rf"%\(\w[\w.\- ]*\)[#0\-+]*\d*(?:\.\d+)?{_SPECIFIER}"
+        rf"%\(\w[\w.\- ]*\)[#0\-+]*+\d*+(?:\.\d+)?{_SPECIFIER}"
         # A letter may follow, as in "%.3fs", but "50%off" has no placeholder.
         rf"|(?:(?<!\d)%{_CONVERSION}|%{_CONVERSION}(?![A-Za-z]))"
         r"|%%",
@@ -92,11 +91,16 @@ NAMES = (
 )  # fmt: skip
 """All rules, in the order of precedence."""
 
+# A pattern of addresses only would read a long word again from each of its characters.
+_EMAIL = re.compile(r"[\w.+\-]++(?P<domain>@[\w\-]+(?:\.[\w\-]+)+)?")
+"""An address, or a run of its characters that is none."""
+
 _TAG = re.compile(
     r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.\-]*)"
-    r"(?:\s+[\w:.\-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>=]+))?)*\s*(?P<empty>/?)>|<!--.*?-->",
-    re.DOTALL,
+    r"(?:\s+[\w:.\-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>=]+))?)*\s*(?P<empty>/?)>|<!--"
 )
+"""A tag, or the beginning of a comment."""
+
 VOID = frozenset(
     [
         "area",
@@ -117,7 +121,7 @@ VOID = frozenset(
 """HTML elements without an end tag."""
 
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
-_BRANCH = re.compile(r"\s*(?:offset:\s*\d+\s*)?(?:=\d+|[\w\-]+)\s*\{")
+_BRANCH = re.compile(r"\s*(?:offset:\s*\d++\s*)?(?:=\d+|[\w\-]+)\s*\{")
 
 
 @cache
@@ -173,6 +177,8 @@ def matches(text: str, rule: str) -> Iterator[Sequence[Piece]]:
     """The chains of spans that a rule finds in a text; most chains have one span."""
     if rule == "tags":
         yield from _tags(text)
+    elif rule == "email":
+        yield from ([found.span()] for found in _EMAIL.finditer(text) if found["domain"])
     elif rule == "icu":
         yield from _icu(text)
     else:
@@ -185,14 +191,17 @@ def matches(text: str, rule: str) -> Iterator[Sequence[Piece]]:
 
 def _tags(text: str) -> Iterator[Sequence[Piece]]:
     """Pairs of tags as chains of two spans; tags without a partner and comments as single spans."""
-    if "<" not in text:
-        return
     open_tags: list[tuple[str, Piece]] = []
     chains: list[list[Piece]] = []
     names: Counter[str] = Counter()
-    for found in _TAG.finditer(text):
-        name = found["name"]
-        if name is None or found["empty"] or (not found["end"] and name.lower() in VOID):
+    last, place = text.rfind("-->"), 0
+    while found := _TAG.search(text, place):
+        name, place = found["name"], found.end()
+        if name is None:
+            if place <= last:  # without this, each beginning would read the rest of the text
+                place = text.index("-->", place) + len("-->")
+                chains.append([(found.start(), place)])
+        elif found["empty"] or (not found["end"] and name.lower() in VOID):
             chains.append([found.span()])
         elif not found["end"]:
             open_tags.append((name, found.span()))
@@ -215,26 +224,37 @@ def _icu(text: str) -> Iterator[Sequence[Piece]]:
 
     The texts of branches are translated.
     """
-    place = 0
-    while found := _ICU.search(text, place):
-        chain = _branches(text, found.start(), found.end())
-        place = found.end()
+    closings = _closing_braces(text)
+    searched = 0
+    for found in _ICU.finditer(text):
+        chain = _branches(text, found.start(), found.end(), closings)
         if chain:
             yield chain
-            inside = re.compile("#").finditer(text, chain[0][1], chain[-1][0])
-            yield from ([sign.span()] for sign in inside)
+            # What an outer argument has inside was searched with it.
+            first, last = max(searched, chain[0][1]), chain[-1][0]
+            yield from ([sign.span()] for sign in re.compile("#").finditer(text, first, last))
+            searched = max(searched, last)
 
 
-def _branches(text: str, start: int, place: int) -> list[Piece]:
+def _closing_braces(text: str) -> dict[int, int]:
+    """The place of each opening brace that is closed → the place of its closing brace."""
+    opened: list[int] = []
+    closings: dict[int, int] = {}
+    for found in re.finditer(r"[{}]", text):
+        if found[0] == "{":
+            opened.append(found.start())
+        elif opened:
+            closings[opened.pop()] = found.start()
+    return closings
+
+
+def _branches(text: str, start: int, place: int, closings: Mapping[int, int]) -> list[Piece]:
     chain: list[Piece] = []
     while branch := _BRANCH.match(text, place):
         chain.append((start, branch.end()))
-        depth, place = 1, branch.end()
-        while depth and place < len(text):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
-            place += 1
-        if depth:
+        if branch.end() - 1 not in closings:
             return []
-        start = place - 1
+        start = closings[branch.end() - 1]
+        place = start + 1
     end = re.compile(r"\s*\}").match(text, place)
     return [*chain, (start, end.end())] if chain and end else []

@@ -3,8 +3,9 @@
 Characters are unescaped (``&amp;`` in the file is ``&`` in the text). Start and end tags of
 elements that enclose words (``g``, ``mrk``, ``hi``, ``sub``) become tags without namespace
 declarations. Every other inline element (``ph``, ``bpt``, ``x``, …) contains code and is kept
-whole, escaped as in the file. These strings are the *codes* of a segment. When a translation is
-inserted, exactly these strings become markup again, and everything else is text.
+whole, escaped as in the file; so is a ``mrk`` whose words are not to be translated. These strings
+are the *codes* of a segment. When a translation is inserted, exactly these strings become markup
+again, and everything else is text.
 """
 
 import re
@@ -76,7 +77,7 @@ def _collect(element: "etree._Element", parts: list[str], codes: list[str]) -> N
     parts.append(element.text or "")
     for child in element:
         has_content = len(child) > 0 or bool(child.text)
-        if _local(child) in ENCLOSING and has_content:
+        if _local(child) in ENCLOSING and has_content and not _is_kept(child):
             opening, closing = _tags(child)
             parts.append(opening)
             codes.append(opening)
@@ -88,6 +89,12 @@ def _collect(element: "etree._Element", parts: list[str], codes: list[str]) -> N
             parts.append(whole)
             codes.append(whole)
         parts.append(child.tail or "")
+
+
+def _is_kept(element: "etree._Element") -> bool:
+    """Whether an annotation says that its words are not to be translated: in XLIFF 2, in 1.2."""
+    says = element.get("translate") == "no" or element.get("mtype") == "protected"
+    return says and _local(element) == "mrk"
 
 
 def _whole(element: "etree._Element") -> str:

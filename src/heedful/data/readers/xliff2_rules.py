@@ -55,9 +55,14 @@ def _problems(root: "etree._Element") -> Iterator[Problem]:
                 yield from _of_scope(scope)
         for unit in units:
             yield from _languages(unit, root)
-            yield from _of_unit(unit)
+            yield from problems_of_unit(unit)
             yield from _subflows(unit, ids)
-            yield from check_codes(unit)
+
+
+def problems_of_unit(unit: "etree._Element") -> Iterator[Problem]:
+    """The problems of a unit's ids, orders, annotations and inline codes."""
+    yield from _of_unit(unit)
+    yield from check_codes(unit)
 
 
 def _repeated(elements: Iterator["etree._Element"] | list["etree._Element"]) -> Iterator[Problem]:
@@ -95,15 +100,21 @@ def _languages(unit: "etree._Element", root: "etree._Element") -> Iterator[Probl
             if language is None:
                 yield side, "<target> in a document without trgLang"
                 return
-            own = _inherited(side, "lang", language)
+            own = inherited(side, "lang", language)
             if own.casefold() != language.casefold():
                 yield side, f"xml:lang={own!r} in <{local(side)}> of a document in {language}"
-            spaces.append(_inherited(side, "space", "default"))
+            if local(side) == "source" or has_content(side):
+                spaces.append(inherited(side, "space", "default"))
         if len(set(spaces)) > 1:
             yield part, "<source> and <target> have different xml:space"
 
 
-def _inherited(element: "etree._Element", attribute: str, default: str) -> str:
+def has_content(side: "etree._Element") -> bool:
+    """Whether a source or target has codes or words; white space alone is to be replaced."""
+    return len(side) > 0 or bool((side.text or "").strip())
+
+
+def inherited(element: "etree._Element", attribute: str, default: str) -> str:
     """The nearest ``xml:lang`` or ``xml:space`` of an element or what encloses it."""
     for one in (element, *element.iterancestors()):
         own = one.get(f"{XML}{attribute}")
