@@ -55,8 +55,8 @@ class MemoryNetworkSettings(StorySettings):
     """Length of the longest n-grams of words whose embeddings are added to a text's vector, besides
     those of its words (the n-grams of Weston et al. 2016, section 3.2); 1: none."""
     n_gram_rows: int = Field(8192, ge=2, le=MOST_SYMBOLS)
-    """Rows of each table of n-grams. A hash of an n-gram's words is its row, so that n-grams that no
-    training text has can share a row with others."""
+    """Rows of each table of n-grams. A hash of an n-gram's words is its row; several n-grams can
+    have the same one."""
     tying: Literal["adjacent", "layer-wise"] = "adjacent"
     """Which embedding tables are the same (section 2.2)."""
     time_noise: float = Field(0.1, ge=0, le=1)
