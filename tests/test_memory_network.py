@@ -87,7 +87,9 @@ def equations(model: MemoryNetwork, story: list[list[int]], question: list[int])
             R, old = own.relative_time, p[1:] if own.can_stop else p
             for i, t in enumerate(age):
                 for weight, u in zip(old, age, strict=True):
-                    dots[i] = dots[i] + weight * model.relative[hop, max(-R, min(R, u - t)) + R]
+                    at = max(-R, min(R, u - t)) + R
+                    by = model.relative[hop, at] + state @ model.relative_keys[hop, at]
+                    dots[i] = dots[i] + weight * by
         if own.can_stop:
             dots, v = [state @ model.stop[hop], *dots], [torch.zeros(WIDTH).double(), *v]
         if own.empty_slots:  # every empty place of the memory
@@ -192,6 +194,22 @@ def test_noise_moves_ages_in_training_only() -> None:
     model.train()
     several = {tuple(model(story, question).logits[0].tolist()) for _ in range(20)}
     assert len(several) > 1
+
+
+def test_training_leaves_out_ngrams_and_scales_the_others() -> None:
+    model = made(n_grams=3, n_gram_dropout=0.25, hops=1, time_noise=0.0)
+    table = model.n_gram_tables[0]
+    tokens = torch.tensor(STORY[:1]).expand(20_000, -1)
+    seen: list[Tensor] = []
+    handle = table.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    with torch.no_grad():
+        expected = model._text(0, tokens[:1])
+        model.train()
+        drawn = model._text(0, tokens)
+    handle.remove()
+    assert not (seen[0] == 0).any()
+    assert (seen[1] == 0).double().mean() == pytest.approx(0.25, abs=0.01)
+    torch.testing.assert_close(drawn.mean(0, keepdim=True), expected, atol=0.05, rtol=0)
 
 
 def test_another_normalizer_reads_few_facts() -> None:

@@ -57,6 +57,8 @@ class MemoryNetworkSettings(StorySettings):
     n_gram_rows: int = Field(8192, ge=2, le=MOST_SYMBOLS)
     """Rows of each table of n-grams. A hash of an n-gram's words is its row; several n-grams can
     have the same one."""
+    n_gram_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the n-grams that training leaves out at random."""
     tying: Literal["adjacent", "layer-wise"] = "adjacent"
     """Which embedding tables are the same (section 2.2)."""
     time_noise: float = Field(0.1, ge=0, le=1)
@@ -70,9 +72,10 @@ class MemoryNetworkSettings(StorySettings):
     with ``can_stop``, whose score is log n larger for n slots; with the softmax, this is the same
     as n columns."""
     relative_time: int = Field(0, ge=0, le=MOST_FACTS)
-    """Reach R of what a hop knows about time: a trained number is added to the score of a fact, for
-    how many facts before or after that of the previous hop it was told, cut off at R. Not in the
-    paper; 0: none."""
+    """Reach R of what a hop knows about time: b_d + uᵀe_d is added to the score of a fact that was
+    told d facts after that of the previous hop, cut off at ±R, with the state u, trained numbers b
+    and vectors e. Not in the paper; it has the role of the features of time in Weston et al. 2015,
+    section 3.4; 0: none."""
     readout_size: int = Field(0, ge=0, le=MOST_WIDTH)
     """Width of a hidden layer that reads the question and what every hop has read, for answers that
     need a comparison, such as yes and no (the non-linear models of Weston et al. 2016); 0: the
@@ -148,7 +151,9 @@ class MemoryNetwork(StoryModel):
         if settings.can_stop:
             self.stop = nn.Parameter(torch.empty(hops, width))
         if settings.relative_time:
-            self.relative = nn.Parameter(torch.zeros(hops, 2 * settings.relative_time + 1))
+            distances = 2 * settings.relative_time + 1
+            self.relative = nn.Parameter(torch.zeros(hops, distances))
+            self.relative_keys = nn.Parameter(torch.zeros(hops, distances, width))
         if settings.readout_size:
             self.hidden = nn.Linear((hops + 1) * width, settings.readout_size)
             self.readout = nn.Linear(settings.readout_size, len(answers))
@@ -182,7 +187,7 @@ class MemoryNetwork(StoryModel):
         reads, before = [state], None
         for hop in range(own.hops):
             key, value = memories[hop : hop + 2] if adjacent else memories
-            added = self._from_time(hop, before, age)
+            added = self._from_time(hop, before, age, state)
             read, found = self._hop(hop, state, Facts(key, value, facts, added), linear)
             if own.relative_time:
                 before = self.attention.normalize(found, found.isfinite())
@@ -206,19 +211,28 @@ class MemoryNetwork(StoryModel):
         """Texts ``[.., L]`` to ``[.., D]`` with the tables of a place."""
         table = self.tables[place] if place < len(self.tables) else self.question_table
         found: Tensor = self.encode(table, tokens)
-        if self.settings.n_grams > 1:
-            rows = n_gram_rows(tokens, self.settings.n_grams, self.settings.n_gram_rows)
-            found = found + self.n_gram_tables[place](rows).sum(-2)
+        own = self.settings
+        if own.n_grams > 1:
+            rows = n_gram_rows(tokens, own.n_grams, own.n_gram_rows)
+            left_out = own.n_gram_dropout if self.training else 0.0
+            if left_out:
+                rows = rows * (torch.rand(rows.shape) >= left_out).to(rows.device)
+            found = found + self.n_gram_tables[place](rows).sum(-2) / (1 - left_out)
         return found
 
-    def _from_time(self, hop: int, before: Tensor | None, age: Tensor) -> Tensor | None:
-        """What is added to the scores ``[B, 1, N]``: Σ_j p_j r(age_j − age_i), with the weights p
-        of the hop before ``[B, 1, N]``; None for the first hop."""
+    def _from_time(
+        self, hop: int, before: Tensor | None, age: Tensor, state: Tensor
+    ) -> Tensor | None:
+        """What is added to the scores ``[B, 1, N]``: Σ_j p_j r(age_j − age_i), r(d) = b_d + uᵀe_d,
+        with the weights p of the hop before ``[B, 1, N]`` and the state u ``[B, 1, D]``; None for
+        the first hop."""
         if before is None:
             return None
         reach, weights = self.settings.relative_time, before[..., int(self.can_stop) :]
         distance = (age.unsqueeze(1) - age.unsqueeze(2)).clamp(-reach, reach) + reach  # [B, i, j]
-        return (self.relative[hop][distance] @ weights.mT).mT
+        by = self.relative[hop] + state @ self.relative_keys[hop].mT  # [B, 1, 2 R + 1]
+        terms = by.expand(-1, distance.shape[1], -1).gather(-1, distance)
+        return (terms @ weights.mT).mT
 
     def _hop(self, hop: int, state: Tensor, given: "Facts", linear: bool) -> tuple[Tensor, Tensor]:
         """What is read ``[B, 1, D]``, and the scores ``[B, 1, N]``."""
