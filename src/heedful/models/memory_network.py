@@ -53,7 +53,7 @@ class MemoryNetworkSettings(StorySettings):
     has one J, that of the longest text."""
     n_grams: int = Field(1, ge=1, le=8)
     """Length of the longest n-grams of words whose embeddings are added to a text's vector, besides
-    those of its words (the n-grams of Weston et al. 2016, section 3.2); 1: none."""
+    those of its words (NG of Weston et al. 2016); 1: none."""
     n_gram_rows: int = Field(8192, ge=2, le=MOST_SYMBOLS)
     """Rows of each table of n-grams. A hash of an n-gram's words is its row; several n-grams can
     have the same one."""
