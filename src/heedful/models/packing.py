@@ -56,8 +56,7 @@ def check_packing(layers: Iterable[AttentionSettings]) -> None:
                 "need standard attention"
             )
         for key, known in _SEPARABLE.items():
-            part: Any = getattr(layer, key)
-            part = part.score if isinstance(part, SoftCapped.Settings) else part
+            part = _uncapped(getattr(layer, key))
             if part is not None and part.name not in known:
                 raise ValueError(
                     f"attention.{key} = '{part.name}' depends on other documents of a row; packed "
@@ -71,10 +70,14 @@ def check_packing(layers: Iterable[AttentionSettings]) -> None:
             )
 
 
+def _uncapped(part: Any) -> Any:
+    """The settings of a part; of a soft-capped score, those of the score in it."""
+    return part.score if isinstance(part, SoftCapped.Settings) else part
+
+
 def _check_rotary(layer: AttentionSettings) -> None:
     """Raise ValueError if rotary positions of a row, not of a document, change the scores."""
-    score = layer.score
-    score = score.score if isinstance(score, SoftCapped.Settings) else score
+    score = _uncapped(layer.score)
     rotated = layer.positions is not None and layer.positions.name == "rotary"
     if rotated and score is not None and score.name not in _ROTATABLE:
         raise ValueError(
