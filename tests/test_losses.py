@@ -71,6 +71,22 @@ def test_the_loss_in_c_matches_float64(
     assert_rounded(found, reference(in_double, states, table, terms=max(rows, width, symbols)))
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_bias_is_one_more_column(smoothing: float) -> None:
+    states, table, labels = _single(9, 4, 30, 1.0)
+    bias = torch.randn(30).requires_grad_()
+    smooth, exact = cross_entropy(states, table, labels, smoothing, bias)
+    found = (smooth.detach(), exact, *torch.autograd.grad(smooth, (states, table, bias)))
+
+    def in_double(*wide: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        logits = F.linear(*wide)
+        total = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+        each = F.cross_entropy(logits, labels, reduction="none")
+        return (total, each, *torch.autograd.grad(total, wide))
+
+    assert_rounded(found, reference(in_double, states, table, bias, terms=30))
+
+
 @compiled
 def test_the_loss_in_c_does_not_depend_on_threads() -> None:
     states, table, labels = _single(500, 24, 2000, 1.0)

@@ -224,6 +224,15 @@ def test_packed_networks_match_pytorch(
     close(found[1], [part.double() for part in found[0]])
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_packed_lstms_with_a_projection_match_pytorch(both: bool) -> None:
+    torch.manual_seed(5)
+    network = nn.LSTM(6, 21, 2, bidirectional=both, proj_size=4)
+    data = torch.randn(4, 7, 6)
+    expected = network_results(copy.deepcopy(network).double(), data.double(), in_c=False)
+    close(network_results(network, data, in_c=True), expected)
+
+
 def test_only_networks_in_training_run_in_c(
     uses_operators: Callable[[nn.RNNBase, PackedSequence], bool],
 ) -> None:
@@ -235,7 +244,8 @@ def test_only_networks_in_training_run_in_c(
     with torch.autocast("cpu", torch.bfloat16):
         assert not uses_operators(network, data)
     assert not uses_operators(nn.RNN(6, 5, nonlinearity="relu"), data)
-    assert not uses_operators(nn.LSTM(6, 5, proj_size=2), data)
+    assert uses_operators(nn.LSTM(6, 5, proj_size=2), data)
+    assert not uses_operators(nn.LSTM(6, 5, bias=False), data)
     assert not uses_operators(
         copy.deepcopy(network).double(), packed(torch.randn(4, 7, 6).double())
     )

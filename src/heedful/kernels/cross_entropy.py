@@ -46,7 +46,7 @@ def cross_entropy(
         table: ``[V, D]``, one row for each symbol.
         labels: integers ``[N]`` in [0, V).
         smoothing: ε in [0, 1).
-        bias: added to the logits ``[V]``; with a bias, the plain formula is used.
+        bias: added to the logits ``[V]``; read as one more column of the table.
 
     Returns:
         The smoothed sum over all positions in nats; and ``−log p`` of each label ``[N]``, detached.
@@ -59,8 +59,11 @@ def cross_entropy(
             )
         ]
         return torch.stack([p[0] for p in parts]).sum(), torch.cat([p[1] for p in parts])
-    if bias is not None or forward_mode(states, table):
+    if forward_mode(states, table):
         return plain_cross_entropy(states, table, labels, smoothing, bias)
+    if bias is not None:
+        states = torch.cat([states, states.new_ones(len(states), 1)], 1)
+        table = torch.cat([table, bias.to(table.dtype).unsqueeze(1)], 1)
     smooth, exact, *_ = _with_gradients(states, table, labels, smoothing)
     return smooth, exact
 

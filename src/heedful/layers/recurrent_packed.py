@@ -41,7 +41,6 @@ def _has_directions(network: nn.RNNBase) -> bool:
         type(network) in (nn.RNN, nn.GRU, nn.LSTM)
         and network.mode in _CELLS
         and bool(network.bias)
-        and not network.proj_size
         and not (network._forward_hooks or network._forward_pre_hooks)
     )
 
@@ -51,7 +50,9 @@ def by_directions(
 ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
     """The result of ``network(packed)``, with one operator for each direction of each layer.
 
-    The final states are a tuple for every kind of cell.
+    The final states are a tuple for every kind of cell. The outputs of an LSTM with ``proj_size``
+    are Pm, where P is its projection and m is its output before that. Its recurrent product is
+    W(Pm) = (WP)m, so that the operator only needs m, and Pm is one product over all tokens.
     """
     sizes, data = packed.batch_sizes.tolist(), packed.data
     directions = ["", "_reverse"] if network.bidirectional else [""]
@@ -62,14 +63,21 @@ def by_directions(
         outputs = []
         for suffix in directions:
             names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
-            from_input, bias, *recurrent = (
+            from_input, bias, recurrent, recurrent_bias = (
                 getattr(network, f"{name}_l{layer}{suffix}") for name in names
             )
+            projection = getattr(network, f"weight_hr_l{layer}{suffix}", None)
+            if projection is not None:
+                recurrent = recurrent @ projection
             known = F.linear(data, from_input, bias)
             cell = _CELLS[network.mode]
-            states, last = direction(cell, sizes, bool(suffix), known, *recurrent)
+            states, last = direction(cell, sizes, bool(suffix), known, recurrent, recurrent_bias)
+            final_states = list(last.unbind(0))
+            if projection is not None:
+                states = F.linear(states, projection)
+                final_states[0] = F.linear(final_states[0], projection)
             outputs.append(states)
-            finals.append(last.unbind(0))
+            finals.append(final_states)
         data = torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0]
     back = packed.unsorted_indices
     final = (torch.stack(part) for part in zip(*finals, strict=True))

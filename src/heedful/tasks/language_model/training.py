@@ -117,12 +117,5 @@ def next_token_loss(
     model: LanguageModel, states: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """Summed cross-entropy of ``states [N, D]``: with smoothing; without smoothing, detached."""
-    if model.output_bias is None:
-        total, exact = cross_entropy(states, model.output_table, labels, smoothing)
-        return total, exact.sum()
-    logits = model.logits(states).float()
-    total = torch.nn.functional.cross_entropy(
-        logits, labels, label_smoothing=smoothing, reduction="sum"
-    )
-    exact = torch.nn.functional.cross_entropy(logits.detach(), labels, reduction="sum")
-    return total, exact
+    total, exact = cross_entropy(states, model.output_table, labels, smoothing, model.output_bias)
+    return total, exact.sum()
