@@ -20,12 +20,14 @@ from heedful.kernels import cached_attention as steps
 from heedful.kernels import cross_entropy_compiled as compiled_losses
 from heedful.kernels import dropout, program
 from heedful.kernels import recurrent_cell as cells
+from heedful.kernels import recurrent_direction_compiled as directions
 from heedful.kernels import short_attention as short
 from heedful.kernels import short_attention_operators as short_operators
 from heedful.kernels import source_attention as reading
 from heedful.kernels import topk as top
 from heedful.kernels.additive_tiles import plain_scores
 from heedful.kernels.recurrent_cell import Cell, cell_step
+from heedful.kernels.recurrent_direction import Direction, direction
 from heedful.layers.bfloat16_linear import bfloat16_copy
 from heedful.layers.int8_linear import int8_copy, largest_input
 from heedful.models.pairs import Source
@@ -238,6 +240,39 @@ def test_cells(kind: Cell, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         again = [torch.empty(rows, units) for _ in range(parts)]
         cell.step(draw.placed(other, dense=True), None, recurrent, before, again)
         assert_others_equal(again[0], made[0], row)
+
+
+@each_case
+@pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
+def test_directions(kind: Cell, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = Draw(seed)
+    draw.threads(monkeypatch, directions)
+    sizes = sorted(1 + draw.random.randrange(30) for _ in range(draw.random.choice([1, 2, 6])))
+    sizes, backwards = sizes[::-1], draw.random.random() < 0.5
+    units, tokens = draw.size(65), sum(sizes)
+    gates = {"rnn": 1, "gru": 3, "lstm": 4}[kind] * units
+    given = [
+        draw.numbers(tokens, gates, scale=draw.scale()),
+        draw.numbers(gates, units, scale=units**-0.5),
+        draw.numbers(gates),
+    ]
+    leaves = [one.clone().requires_grad_() for one in given]
+    found = direction(kind, sizes, backwards, *leaves)
+    wide = doubled(*given)
+    expected = Direction().plain(wide, (kind, sizes, backwards))
+    by = [torch.randn_like(one) for one in found]
+    for one, other in zip(found, expected, strict=True):
+        assert_near(one.detach(), other.detach(), terms=4 * units, size=8 * max(1, largest(other)))
+    grads = torch.autograd.grad(found, leaves, by)
+    wanted = torch.autograd.grad(expected, wide, [one.double() for one in by])
+    size = 8 * max(1.0, largest(given[0]), *(largest(one) for one in wanted))
+    for one, other in zip(grads, wanted, strict=True):
+        assert_near(one, other, terms=8 * units + tokens, size=size)
+    spoiled, token = draw.spoiled(given[0])
+    sequences = torch.cat([torch.arange(count) for count in sizes])
+    again = direction(kind, sizes, backwards, spoiled, *given[1:])[0]
+    others = sequences != sequences[token]
+    assert torch.equal(again[others], found[0][others])
 
 
 @each_case

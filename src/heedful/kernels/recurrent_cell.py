@@ -24,18 +24,23 @@ Cell = Literal["rnn", "gru", "lstm"]
 LayerState = tuple[Tensor, ...]
 """One layer's state: ``(h,)``, or ``(h, c)`` for the LSTM, each ``[N, H]``."""
 
-_KINDS = {"rnn": 0, "gru": 1, "lstm": 2}
+KINDS = {"rnn": 0, "gru": 1, "lstm": 2}
 _SMALL = 1 << 15  # elements; below, one thread is faster
 
 
-class _CellInC(ctypes.Structure):
+class CellInC(ctypes.Structure):
+    """``struct cell``."""
+
     _fields_ = [(name, ctypes.c_int64) for name in ("kind", "units", "stride")]
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled cells; None if they are not available, which prints a notice once."""
-    return compiled_library(SOURCES / "recurrent_cell.c", "recurrent models run")
+    found = compiled_library(SOURCES / "recurrent_cell.c", "recurrent models run")
+    if found is not None:
+        found.heedful_panel_columns.restype = ctypes.c_int64
+    return found
 
 
 def cell_step(cell: str, gates: Tensor, recurrent: Tensor, before: LayerState) -> LayerState:
@@ -124,7 +129,7 @@ class CompiledCell:
         found = library()
         if found is None:
             raise RuntimeError("no compiled kernel is available for this cell")
-        self._library, self._kind, self._units = found, _KINDS[kind], units
+        self._library, self._kind, self._units = found, KINDS[kind], units
 
     def step(
         self,
@@ -183,7 +188,7 @@ class CompiledCell:
     def _run(
         self, function: Callable[..., int], given: list[Tensor | None], recurrent: Tensor
     ) -> None:
-        shape = _CellInC(self._kind, self._units, recurrent.stride(0))
+        shape = CellInC(self._kind, self._units, recurrent.stride(0))
         addresses = [ctypes.c_void_p(None if x is None else x.data_ptr()) for x in given]
         threads = 1 if recurrent.shape[0] * self._units < _SMALL else torch.get_num_threads()
         over_rows(function, [*addresses, ctypes.byref(shape)], len(recurrent), threads)

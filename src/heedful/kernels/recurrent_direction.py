@@ -1,6 +1,6 @@
 """One direction of one recurrent layer over sequences of different lengths, as one operator.
 
-A step is a product and one call of C. The gradient of the weights is one product over all steps.
+C computes all steps. The gradient of the weights is one product over all steps.
 
 Shapes: B sequences, M tokens in total, H hidden size, G gates, P tensors in a state. Tokens have
 the order of :class:`torch.nn.utils.rnn.PackedSequence`: the first tokens of all sequences, longest
@@ -16,19 +16,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.kernels.formula_operators import Formula, FormulaOperator, Tensors
-from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c
+from heedful.kernels.recurrent_cell import cell_step, loops_in_c
+from heedful.kernels.recurrent_direction_compiled import CompiledDirection
 
 
 class Direction(Formula):
     """States ``[M, H]`` and final states ``[P, B, H]``; the initial state is zero.
 
-    Saved for the backward pass: the LSTM's c ``[M, H]``, the previous states ``[P, M, H]``, the
-    gates and the products with h.
+    Saved for the backward pass: the LSTM's c ``[M, H]``, the gates, and the GRU's products with h.
     """
 
     inputs = "Tensor known, Tensor weight, Tensor bias"
     settings = "str cell, int[] sizes, bool backwards"
-    outputs, saved_count = 2, 4
+    outputs, saved_count = 2, 3
 
     def plain(self, tensors: Tensors, settings: Sequence[Any]) -> tuple[Tensor, ...]:
         (known, weight, bias), (cell, sizes, backwards) = tensors, settings
@@ -47,12 +47,13 @@ class Direction(Formula):
     def empty_outputs(self, tensors: Tensors, settings: Sequence[Any]) -> list[Tensor]:
         (known, weight, _), (cell, sizes, _) = tensors, settings
         tokens, units, parts = known.shape[0], weight.shape[1], _parts(cell)
+        gates = torch.empty_like(known, memory_format=torch.contiguous_format)
         return [
             known.new_empty(tokens, units),
             known.new_empty(parts, sizes[0], units),
             known.new_empty((tokens, units) if parts > 1 else 0),
-            known.new_empty(parts, tokens, units),
-            *(torch.empty_like(known, memory_format=torch.contiguous_format) for _ in range(2)),
+            gates,
+            torch.empty_like(gates) if cell == "gru" else gates.new_empty(0),
         ]
 
     def is_supported(self, tensors: Tensors) -> bool:
@@ -60,18 +61,13 @@ class Direction(Formula):
 
     def run(self, tensors: Tensors, settings: Sequence[Any], buffers: Sequence[Tensor]) -> None:
         (known, weight, bias), (kind, sizes, backwards) = tensors, settings
-        tops, now, inner, before, saved_gates, recurrent = buffers
-        known, after = known.contiguous(), [tops, inner][: len(now)]
-        now.zero_()
-        cell = CompiledCell(kind, tops.shape[1])
-        for own in _places(sizes, backwards):
-            there = slice(own.stop - own.start)  # the sequences that have such a token
-            before[:, own] = now[:, there]
-            torch.addmm(bias, before[0, own], weight.t(), out=recurrent[own])
-            both = list(before[:, own]), [part[own] for part in after]
-            cell.step(known[own], saved_gates[own], recurrent[own], *both)
-            for state, part in zip(now, after, strict=True):
-                state[there] = part[own]
+        tops, last, inner, gates, recurrent = buffers
+        given = known.contiguous(), gates, recurrent if kind == "gru" else gates
+        loop = CompiledDirection(kind, sizes, backwards, weight.t(), bias)
+        loop.run(*given, tops, inner if len(last) > 1 else None)
+        ends = _ends(sizes, backwards)
+        for part, states in zip(last, (tops, inner), strict=False):
+            torch.index_select(states, 0, ends, out=part)
 
     def backward_in_c(
         self,
@@ -81,19 +77,14 @@ class Direction(Formula):
         settings: Sequence[Any],
     ) -> list[Tensor | None]:
         (_, weight, _), (kind, sizes, backwards) = tensors, settings
-        (by_tops, by_last), (tops, _, inner, before, saved_gates, recurrent) = by, buffers
-        after, grad_state = [tops, inner][: len(before)], by_last.clone()
-        grad_gates, of_recurrent = torch.empty_like(saved_gates), torch.empty_like(saved_gates)
-        cell = CompiledCell(kind, weight.shape[1])
-        for own in reversed(_places(sizes, backwards)):
-            running = list(grad_state[:, : own.stop - own.start])
-            both = list(before[:, own]), [part[own] for part in after]
-            grads = grad_gates[own], of_recurrent[own]
-            cell.step_backward(
-                saved_gates[own], recurrent[own], *both, by_tops[own], running, *grads
-            )
-            running[0].addmm_(of_recurrent[own], weight)
-        return [grad_gates, of_recurrent.t() @ before[0], of_recurrent.sum(0)]
+        (by_tops, by_last), (tops, last, inner, gates, recurrent) = by, buffers
+        grad_gates = torch.empty_like(gates)
+        grad_recurrent = torch.empty_like(recurrent) if kind == "gru" else grad_gates
+        saved = gates, recurrent if kind == "gru" else gates, tops, inner if len(last) > 1 else None
+        loop = CompiledDirection(kind, sizes, backwards, weight, None)
+        loop.run_backward(saved, by_tops, list(by_last.clone()), grad_gates, grad_recurrent)
+        before = F.pad(tops, (0, 0, 0, 1)).index_select(0, _before(sizes, backwards))
+        return [grad_gates, grad_recurrent.t() @ before, grad_recurrent.sum(0)]
 
 
 def _parts(cell: str) -> int:
@@ -105,6 +96,27 @@ def _places(sizes: Sequence[int], backwards: bool) -> list[slice]:
     edges = itertools.accumulate(sizes, initial=0)
     steps = [slice(first, last) for first, last in itertools.pairwise(edges)]
     return steps[::-1] if backwards else steps
+
+
+def _ends(sizes: Sequence[int], backwards: bool) -> Tensor:
+    """The token of each sequence that is read last ``[B]``."""
+    rows = torch.arange(sizes[0])
+    if backwards:
+        return rows
+    counts = torch.tensor(sizes)
+    steps = (counts > rows.unsqueeze(1)).sum(1)  # of each sequence
+    return (counts.cumsum(0) - counts)[steps - 1] + rows
+
+
+def _before(sizes: Sequence[int], backwards: bool) -> Tensor:
+    """The token that is read before each token ``[M]``; M if there is none."""
+    tokens = sum(sizes)
+    found = torch.full((tokens,), tokens)
+    steps = _places(sizes, backwards)
+    for last, own in itertools.pairwise(steps):
+        count = min(own.stop - own.start, last.stop - last.start)
+        found[own.start : own.start + count] = torch.arange(last.start, last.start + count)
+    return found
 
 
 _operator = FormulaOperator("recurrent_direction", Direction())

@@ -158,6 +158,7 @@ linear(const struct operation *o, const float *from, int64_t from_stride, float 
     float buffer[TILE_ROWS * TILE_COLUMNS];
     const int64_t last = end(range, panel_count(o->out));
     const int64_t full = no_padding ? o->out / TILE_COLUMNS : last;
+    const int64_t tiles = (n + TILE_ROWS - 1) / TILE_ROWS, height = n ? (n + tiles - 1) / tiles : 1;
     for (int64_t p = begin(range, panel_count(o->out)), next; p < last; p = next) {
         const int several = n == 1 && p + PANELS_AT_ONCE <= last && p + PANELS_AT_ONCE <= full;
         next = p + (several ? PANELS_AT_ONCE : 1);
@@ -169,8 +170,8 @@ linear(const struct operation *o, const float *from, int64_t from_stride, float 
                              .bias = o->bias + p * TILE_COLUMNS, .from_stride = from_stride,
                              .to_stride = partial ? TILE_COLUMNS : to_stride, .depth = depth,
                              .activation = o->activation, .first = !k, .last = k + depth == inputs};
-            for (int64_t i = 0; i < n; i += TILE_ROWS) {
-                const int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
+            for (int64_t i = 0; i < n; i += height) { /* tiles of about the same height */
+                const int64_t rows = n - i < height ? n - i : height;
                 float *output = to + i * to_stride + p * TILE_COLUMNS;
                 t.from = from + i * from_stride + k;
                 t.to = partial ? buffer : output;
@@ -189,8 +190,8 @@ linear(const struct operation *o, const float *from, int64_t from_stride, float 
 }
 
 /* As `linear`, with weights in bfloat16. `buffer` holds n rows of pairs. */
-static void linear_bfloat16(const struct operation *o, const float *from, int64_t from_stride, float *to,
-                            int64_t to_stride, const float *addend, int64_t n, int no_padding, float *buffer,
+static inline void linear_bfloat16(const struct operation *o, const float *from, int64_t from_stride, float *to,
+                                   int64_t to_stride, const float *addend, int64_t n, int no_padding, float *buffer,
                             const struct range *range) {
 #if HAS_BFLOAT16_DOT
     const int64_t padded_width = pair_count(o->in);
@@ -206,7 +207,7 @@ static void linear_bfloat16(const struct operation *o, const float *from, int64_
 static inline int64_t round_up_to_4(int64_t width) { return (width + 3) / 4 * 4; }
 
 /* As `linear`, with weights in int8. `buffer` holds n scales, then n quantised rows. */
-static void linear_int8(const struct operation *o, const float *from, int64_t from_stride, float *to,
+static inline void linear_int8(const struct operation *o, const float *from, int64_t from_stride, float *to,
                         int64_t to_stride, const float *addend, int64_t n, float *buffer,
                         const struct range *range) {
     const int64_t padded_width = round_up_to_4(o->in);
