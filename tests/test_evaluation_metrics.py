@@ -79,6 +79,17 @@ def test_sums_over_parts_give_the_score_of_the_part() -> None:
     assert statistics.subset(rows).score().score == pytest.approx(expected)
 
 
+def test_missing_references_are_none_to_sacrebleu() -> None:
+    second = [text if row % 3 else None for row, text in enumerate(WORSE)]
+    several = [[one, *filter(None, [two])] for one, two in zip(REFERENCES, second, strict=True)]
+    short = [" ".join(text.split()[:3]) for text in GOOD]
+    for name, metric in (("bleu", BLEU()), ("chrf", CHRF()), ("ter", TER())):
+        ours = collect(name, short, several)
+        assert ours.score().score == metric.corpus_score(short, [REFERENCES, second]).score
+        assert str(ours.metric.get_signature()).startswith("nrefs:var")
+    assert collect("ter", ["a", "b"], [["a"], []]).values.tolist() == [[0, 1], [1, 0]]
+
+
 def test_sentences_alone_score_as_sacrebleus_sentences() -> None:
     for name, metric in (("bleu", BLEU(effective_order=True)), ("chrf", CHRF()), ("ter", TER())):
         ours = collect(name, GOOD, REFERENCES).by_sentence().sentence_values()

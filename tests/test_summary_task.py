@@ -4,6 +4,7 @@ import json
 import lzma
 import random
 import re
+import string
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import typer
+from rouge_score.rouge_scorer import RougeScorer
 from safetensors.torch import load_file
 from torch import Tensor
 from typer.testing import CliRunner
@@ -224,6 +226,38 @@ def test_rouge_is_the_packages_on_the_best_reference() -> None:
     assert set(measures(values)) == set(figures)
     with pytest.raises(ValueError, match="1 outputs for 2"):
         rouge_values(["a"], [["a"], ["b"]])
+
+
+def test_rouge_knows_the_words_of_all_scripts() -> None:
+    texts = [
+        "Кошка сидит на ковре.",
+        "Η γάτα κάθεται",
+        "猫坐在垫子上。",
+        "แมวนั่ง",
+        "बिल्ली बैठी है",
+        "déjà vu",
+    ]
+    np.testing.assert_allclose(rouge_values(texts, [[one] for one in texts]), 1.0)
+    others = [
+        "кошка",
+        "η σκύλος",
+        "狗坐在垫子上",
+        "แมว",
+        "बिल्ला",
+        "de\u0301ja\u0300 vu \u2764\ufe0f",
+    ]
+    values = rouge_values(others, [[one] for one in texts])[:, 0]
+    np.testing.assert_allclose(values, [2 / 5, 2 / 5, 10 / 12, 6 / 10, 0, 1])
+
+
+def test_rouge_of_ascii_texts_is_the_packages() -> None:
+    chance = random.Random(5)
+    parts = [*string.printable, *string.ascii_letters, " ", "running ", "dogs, ", "Nationally "]
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    for _ in range(200):
+        one, other = ("".join(chance.choices(parts, k=40)) for _ in range(2))
+        expected = [each.fmeasure for each in scorer.score(one, other).values()]
+        np.testing.assert_array_equal(rouge_values([other], [[one]])[0], expected)
 
 
 class Listed:

@@ -2,10 +2,12 @@
 
 Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries": ROUGE-N (section 2) compares
 n-grams, ROUGE-L (section 3.1) the longest common subsequence of words. Values are F1. Texts are in
-lower case without punctuation, and words are stemmed, as is usual for English.
+lower case without punctuation, and words of ASCII letters are stemmed, as is usual for English.
+Words with other letters, which the tokeniser of the package deletes, are kept.
 """
 
 import functools
+import unicodedata
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Literal
@@ -13,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.data.filters import is_unspaced
 from heedful.evaluation.outcome import Figure
 from heedful.evaluation.statistics import (
     DEFAULT_SEED,
@@ -64,7 +67,33 @@ def _of_one(reference: str, output: str) -> list[float]:
 def _scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer  # it takes a second to import
 
-    return RougeScorer(list(NAMES), use_stemmer=True)
+    return RougeScorer(list(NAMES), tokenizer=_Words())
+
+
+class _Words:
+    """Splits texts of all scripts; ASCII texts as the package with its stemmer does."""
+
+    def __init__(self) -> None:
+        from rouge_score.tokenizers import DefaultTokenizer
+
+        self._of_ascii = DefaultTokenizer(use_stemmer=True)
+
+    def tokenize(self, text: str) -> list[str]:
+        """The words of a text; in scripts without spaces, each character is one."""
+        found: list[str] = []
+        for word in "".join(map(_spread, unicodedata.normalize("NFC", text.lower()))).split():
+            if word.isascii():
+                found += self._of_ascii.tokenize(word)
+            elif word[0].isalnum() or is_unspaced(word[0]):  # not a mark alone
+                found.append(word)
+        return found
+
+
+def _spread(character: str) -> str:
+    """A letter, digit or mark, with spaces in scripts without; a space for any other character."""
+    if unicodedata.category(character)[0] not in "LMN":
+        return " "
+    return f" {character} " if is_unspaced(character) else character
 
 
 def mean_rouge(values: NDArray[np.float64]) -> dict[str, float]:
@@ -90,7 +119,7 @@ def measure_of(values: NDArray[np.float64], place: int) -> MeanStatistics:
 
 def signature(several: Several) -> str:
     """How figures are computed."""
-    return f"rouge-score {version('rouge-score')}|stemmer|f1|references:{several}"
+    return f"rouge-score {version('rouge-score')}|tok:unicode|stemmer|f1|references:{several}"
 
 
 def rouge_figures(values: NDArray[np.float64], several: Several = "best") -> dict[str, Figure]:

@@ -263,7 +263,7 @@ def collect(
     Raises:
         UserError: the numbers differ, there is nothing to score, or the tokeniser is not available.
     """
-    several = [[one] if isinstance(one, str) else list(one) for one in references]
+    several = [[one] if isinstance(one, str) else list(one) or [""] for one in references]
     check_parallel(hypotheses, several)
     metric: SacrebleuMetric
     if name == "bleu":
@@ -274,8 +274,8 @@ def collect(
         metric = TER()
     else:
         raise UserError(f"unknown metric '{name}'; use {', '.join(METRICS)}")
-    # Sentences with fewer references than others have empty ones, which sacrebleu ignores.
-    by_place = list(map(list, itertools.zip_longest(*several, fillvalue="")))
+    # Where sentences have different numbers of references, sacrebleu ignores None.
+    by_place = list(map(list, itertools.zip_longest(*several)))
     rows = metric._extract_corpus_statistics(list(hypotheses), by_place)
     return SentenceStatistics(metric, np.array(rows, dtype=np.float64))
 
