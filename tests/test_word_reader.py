@@ -18,8 +18,9 @@ from heedful.inference.tagger import Tagger
 from heedful.inference.word_reader import BOUNDARY, WordReader
 from heedful.models import build_language_model
 from heedful.models.bert import Bert, BertSettings
-from heedful.models.encoders import HeadedEncoder, sequences_of
+from heedful.models.encoders import HeadedEncoder, TextEncoder, sequences_of
 from heedful.models.encoders import Tagger as Head
+from heedful.models.language_encoder import LanguageEncoder
 from heedful.models.recurrent_language import RecurrentLanguageSettings
 from language_help import ByteVocabulary
 from test_lens import gpt, shortened
@@ -37,8 +38,8 @@ def bert(layers: int, **options: Any) -> Bert:
     return model.eval()
 
 
-def tagger(encoder: Bert) -> Tagger:
-    model = HeadedEncoder(encoder, {"tagging": Head(12, 2, 0.0)}).eval()
+def tagger(encoder: TextEncoder) -> Tagger:
+    model = HeadedEncoder(encoder, {"tagging": Head(encoder.dim, 2, 0.0)}).eval()
     return Tagger(model, ByteVocabulary(), ["X", "Y"])
 
 
@@ -50,6 +51,17 @@ def test_rows_have_the_word_of_each_token() -> None:
     assert row.words == [BOUNDARY, 0, 1, 1, 1, 1, BOUNDARY]
     causal = WordReader(Generator(gpt(1, True), ByteVocabulary()))
     assert causal.row(["a", "cat"]).words == [BOUNDARY, 0, 1, 1, 1, 1]
+
+
+def test_a_language_model_as_an_encoder_is_read_as_the_language_model() -> None:
+    alone = WordReader(Generator(gpt(2, True), ByteVocabulary()))
+    inside = WordReader(tagger(LanguageEncoder(gpt(2, True), 16)))
+    assert inside.causal
+    rows = inside.rows(SENTENCES, "the test")
+    assert rows == alone.rows(SENTENCES, "the test")
+    assert inside.heads() == alone.heads()
+    for one, other in ((inside.weights, alone.weights), (inside.states, alone.states)):
+        torch.testing.assert_close(dict(one(rows)), dict(other(rows)))
 
 
 @pytest.mark.parametrize("kind", ["encoder", "language"])

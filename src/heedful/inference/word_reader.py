@@ -26,6 +26,7 @@ from heedful.inference.sliding_windows import count_phrase
 from heedful.layers.transformer import EncoderLayer
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
+from heedful.models.language_encoder import LanguageEncoder
 
 BOUNDARY = -1
 """The word of BEGIN and END."""
@@ -58,8 +59,9 @@ class WordReader:
                 "this study needs the run of an encoder of single texts, such as a BERT, or of a "
                 "language model, such as a GPT"
             )
-        self.causal = isinstance(model, LanguageModel)
-        self.model: Any = model.encoder if isinstance(model, HeadedEncoder) else model
+        inside = model.encoder if isinstance(model, HeadedEncoder) else model
+        self.model: Any = inside.writer if isinstance(inside, LanguageEncoder) else inside
+        self.causal = isinstance(self.model, LanguageModel)
         self.vocabulary: Vocabulary = predictor.vocabulary
         self.device: torch.device = predictor.device
         axes = self.model.attention_axes()
