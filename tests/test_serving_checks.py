@@ -43,6 +43,7 @@ def address() -> Iterator[str]:
         ("placeholders", "<b>a</b> 5", "a 6", (["<b>", "</b>"], [])),
         ("markup", "**a** %s", "a", (["**", "**"], [])),
         ("numbers", "1 of %2$s 3", "3 of %2$s 4", (["1"], ["4"])),
+        ("numbers", "1,000 of 20,000", "1000 von 2000", (["20,000"], ["2000"])),
         ("tags", "<b>a</b>", "</b>a<b>", (["<b>", "</b>"], ["</b>", "<b>"])),
         ("doubled-words", "the cat", "die die Katze", ([], ["die die"])),
         ("punctuation", "a cat. ", "eine Katze", (["."], [])),

@@ -9,6 +9,7 @@ from itertools import chain
 from heedful.data.examples import Pair
 from heedful.data.protected.adjusting import ACCELERATORS, final_mark
 from heedful.data.protected.messages import Message
+from heedful.data.protected.numbers import find_grouped
 from heedful.data.protected.pairs import Rules
 from heedful.data.protected.spans import Span, find_spans
 from heedful.data.units import Unit
@@ -213,12 +214,13 @@ def _by_check(text: str, spans: Iterable[Span]) -> dict[str, Counter[str]]:
 
 
 def _numbers(source: str, target: str, rules: Rules) -> tuple[Counter[str], Counter[str]]:
-    """Runs of digits outside of other spans: missing ones and added ones."""
+    """Numbers outside of other spans, without group separators: missing ones and added ones."""
     names = tuple(name for name in rules.names if name != "number")
-    own = Counter(_NUMBER.findall(_without(source, names)))
-    other = Counter(_NUMBER.findall(_without(target, names)))
-    if "".join(sorted(own.elements())) == "".join(sorted(other.elements())):
-        return Counter(), Counter()  # the same digits with different grouping
+    texts = [_without(text, names) for text in (source, target)]
+    runs, others = (Counter(_NUMBER.findall(text)) for text in texts)
+    if runs == others:  # also "5 100" (two numbers) and "5, 100"
+        return Counter(), Counter()
+    own, other = (Counter(number for number, *_ in find_grouped(text)) for text in texts)
     return own - other, other - own
 
 
@@ -238,7 +240,7 @@ def _without(text: str, names: Sequence[str]) -> str:
             continue
         parts.append(text[place : span.start])
         place = span.end
-    return " ".join([*parts, text[place:]])
+    return "\n".join([*parts, text[place:]])
 
 
 def _chains(spans: Iterable[Span]) -> int:

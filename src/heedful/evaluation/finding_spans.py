@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from heedful.data.protected.numbers import find_grouped
 from heedful.data.protected.pairs import Rules
 from heedful.data.protected.spans import Span, find_spans
 
 Range = tuple[int, int]
 """Start and end in characters."""
-_NUMBER = re.compile(r"\d+")
 _DOUBLED = re.compile(r"\b(\w+)\s+\1\b", re.IGNORECASE)
 _LAST = re.compile(r"[^\w\s](?=\s*\Z)")
 
@@ -44,9 +44,12 @@ def concerned(check: str, source: str, target: str, rules: Rules) -> Concerned:
         own, other = (_spans(text, check, rules) for text in (source, target))
         if check == "tags":
             return Concerned(own, other)
-        return _different(source, own, target, other)
+        return _different(
+            [(source[start:end], start, end) for start, end in own],
+            [(target[start:end], start, end) for start, end in other],
+        )
     if check == "numbers":
-        return _different(source, _numbers(source, rules), target, _numbers(target, rules))
+        return _different(_numbers(source, rules), _numbers(target, rules))
     if check == "doubled-words":
         return Concerned((), [found.span() for found in _DOUBLED.finditer(target)])
     if check == "punctuation":
@@ -65,21 +68,22 @@ def _spans(text: str, check: str, rules: Rules) -> list[Range]:
     return [(one.start, one.end) for one in spans]
 
 
-def _numbers(text: str, rules: Rules) -> list[Range]:
-    """Runs of digits outside of other spans."""
+def _numbers(text: str, rules: Rules) -> list[tuple[str, int, int]]:
+    """Numbers outside of other spans."""
     names = [name for name in rules.names if name != "number"]
     taken = [False] * len(text)
     for span in find_spans(text, names):
         taken[span.start : span.end] = [True] * (span.end - span.start)
-    return [found.span() for found in _NUMBER.finditer(text) if not taken[found.start()]]
+    return [found for found in find_grouped(text) if not taken[found[1]]]
 
 
-def _different(source: str, own: Sequence[Range], target: str, other: Sequence[Range]) -> Concerned:
-    """The parts of each side that the other side has less often."""
-    first = Counter(source[start:end] for start, end in own)
-    second = Counter(target[start:end] for start, end in other)
+def _different(
+    own: Sequence[tuple[str, int, int]], other: Sequence[tuple[str, int, int]]
+) -> Concerned:
+    """The parts of each side that the other side has less often; a part is (key, start, end)."""
+    first, second = (Counter(key for key, *_ in side) for side in (own, other))
     missing, added = first - second, second - first
     return Concerned(
-        [(start, end) for start, end in own if source[start:end] in missing],
-        [(start, end) for start, end in other if target[start:end] in added],
+        [(start, end) for key, start, end in own if key in missing],
+        [(start, end) for key, start, end in other if key in added],
     )

@@ -6,6 +6,9 @@ from functools import cache
 from babel import Locale, UnknownLocaleError
 
 _SPACES = "\u00a0\u202f"
+_GROUPED = re.compile(
+    rf"(?<!\d)\d{{1,3}}([.,'’ {_SPACES}])\d{{3}}(?:\1\d{{3}})*(?!\d)|\d+",
+)
 
 
 def locale_of(language: str) -> Locale | None:
@@ -25,6 +28,18 @@ def separators(language: str) -> tuple[str, str] | None:
     symbols = locale.number_symbols.get("latn", {})
     decimal, group = symbols.get("decimal"), symbols.get("group")
     return (str(decimal), str(group)) if decimal and group else None
+
+
+def find_grouped(text: str) -> list[tuple[str, int, int]]:
+    """The digits of each number in a text, without what separates their groups; its start and end.
+
+    The parts before and after a decimal separator are two numbers, if these are not three digits.
+
+    Example:
+        >>> find_grouped("1,234.5 of 12")
+        [('1234', 0, 5), ('5', 6, 7), ('12', 11, 13)]
+    """
+    return [(re.sub(r"\D", "", one[0]), *one.span()) for one in _GROUPED.finditer(text)]
 
 
 def localise(number: str, source: str | None, target: str | None) -> str:
