@@ -15,15 +15,16 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli import main
+from heedful.data.examples import SpanQuestion
 from heedful.data.vocabularies import VocabularySettings, train_vocabulary
-from heedful.inference.span_reader import Found, Question, SpanReader
+from heedful.inference.span_reader import Candidate, Found, Question, SpanAnswer, SpanReader
 from heedful.inference.span_windows import Window
 from heedful.inference.text_reader import Row
 from heedful.interop.exporting import export_hf
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
 from heedful.serving import Limits, Served, make_application
-from heedful.tasks.answer_spans.training import SpanTask
+from heedful.tasks.answer_spans.training import SpanTask, choose_threshold
 from heedful.tasks.spec import spec_of_run
 from text_help import LOOP, MASKED, write_data
 
@@ -125,6 +126,16 @@ def test_answers_are_learned_and_so_is_when_there_is_none(run: Path) -> None:
     assert isinstance(reader, SpanReader)
     assert scores["threshold"] == pytest.approx(reader.threshold)
     assert reader.threshold != 0  # chosen by validation, and saved with the weights
+
+
+def test_the_chosen_threshold_is_between_the_scores_of_questions() -> None:
+    examples = [SpanQuestion("q", "a b", (("a", 0),), str(one)) for one in range(2)]
+    examples.append(SpanQuestion("q", "a b", (), "2"))
+    best = Candidate("a", 0, 1, 0.5)
+    found = [SpanAnswer("a", best, score, windows=1, window=1) for score in (0.1, 0.3, 0.5)]
+    assert choose_threshold(examples, found) == pytest.approx(0.4)
+    assert choose_threshold(examples[:2], found[:2]) == pytest.approx(1.3)
+    assert choose_threshold(examples[2:], found[2:]) < 0.5
 
 
 def test_prediction_files_are_the_official_ones(run: Path, tmp_path: Path) -> None:

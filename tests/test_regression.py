@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,9 +15,11 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli import main
+from heedful.data.examples import Rated
 from heedful.evaluation.statistics import measure, resample
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
+from heedful.tasks.regression.evaluation import score_numbers
 from heedful.tasks.regression.predictor import Regressor
 from heedful.tasks.spec import spec_of_run
 from heedful.tasks.texts.run import TextRun
@@ -184,6 +187,23 @@ def test_pearsons_correlation_of_resamples_is_scipys() -> None:
     assert len(resample(found, 20, 1)) == 20
     constant = measure("pearson", {"kind": "pearson"}, ["2", "2"], ["1", "3"])
     assert constant.value_of_sum(constant.values.sum(axis=0)) == 0
+    nearly = ["1000000.0000000001", "1000000", "1000000"]
+    for one, other in ((nearly, ["1", "2", "4"]), (["0.1"] * 3, ["1", "2", "4"])):
+        found = measure("pearson", {"kind": "pearson"}, one, other)
+        assert found.value_of_sum(found.values.sum(axis=0)) == 0
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(1e6, 0.1), (0.0, 1e-9)])
+def test_correlations_of_small_and_distant_numbers(offset: float, scale: float) -> None:
+    gold, given = [1.0, 2.0, 4.0, 3.0], [1.5, 1.0, 3.0, 3.5]
+    examples = [Rated(("a text",), offset + scale * one) for one in gold]
+    regressor: Any = Mock(predict=lambda texts: [Mock(value=offset + scale * one) for one in given])
+    found = score_numbers("regression", regressor, examples).one_by_one
+    assert found is not None
+    statistics = measure("pearson", found.measures["pearson"], found.outputs, found.references)
+    total = statistics.values.sum(axis=0)
+    expected = stats.pearsonr(gold, given)[0]
+    assert statistics.value_of_sum(total) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_recipe_is_chosen_from_a_table(tmp_path: Path) -> None:

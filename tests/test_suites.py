@@ -20,6 +20,7 @@ from heedful.data.suites.forms import Item
 from heedful.data.suites.reading import find_file, read_items, read_rows
 from heedful.data.suites.submissions import write_submission
 from heedful.data.suites.tasks import TASKS, SuiteTask, task_named, tasks_of
+from heedful.evaluation.correlation import correlations
 from heedful.evaluation.suites import (
     answer_of,
     score_answers,
@@ -89,6 +90,13 @@ def test_numbers_are_scored_as_scipy_scores_them() -> None:
     found = score_answers(gold, given, task_named("glue/sts-b"))
     expected = pearsonr(gold, given).statistic, spearmanr(gold, given).statistic
     assert list(found.values()) == pytest.approx([100 * one for one in expected], abs=1e-9)
+
+
+def test_almost_constant_numbers_have_no_correlation(recwarn: pytest.WarningsRecorder) -> None:
+    nearly = [0.1 + 0.2, 0.3, 0.3, 0.3]
+    for one, other in ((nearly, [1, 2, 3, 4]), ([1, 2, 3, 4], nearly)):
+        assert correlations(one, other) == {"pearson": 0.0, "spearman": 0.0}
+    assert not recwarn
 
 
 def test_multirc_is_scored_as_its_paper_defines() -> None:

@@ -24,10 +24,14 @@ from sacrebleu.metrics.ter import TER
 
 from heedful.basics.errors import UserError
 from heedful.data.examples import require_list
+from heedful.evaluation.correlation import is_constant
 
 MetricName = Literal["bleu", "chrf", "ter"]
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
 DEFAULT_SEED = 12345
+
+# A variance below this part of the mean square is a rounding error.
+_ROUNDING = 1e-12
 
 # Random bits are drawn in blocks, to limit memory for large corpora. Blocks of a multiple of 32
 # give the same stream as a single draw.
@@ -95,8 +99,10 @@ class PearsonStatistics:
     def value_of_sum(self, total: NDArray[np.float64]) -> float:
         """The correlation for summed statistics `[6]`; 0 if one side is constant."""
         _, x, y, xx, yy, xy = total / max(total[0], 1.0)
-        spread = max(0.0, xx - x * x) * max(0.0, yy - y * y)
-        return float((xy - x * y) / spread**0.5) if spread > 1e-20 else 0.0
+        own, other = xx - x * x, yy - y * y
+        if own <= _ROUNDING * xx or other <= _ROUNDING * yy:
+            return 0.0
+        return float((xy - x * y) / (own**0.5 * other**0.5))
 
 
 @dataclass(frozen=True)
@@ -203,8 +209,7 @@ def measure(
     """
     how = {key: value for key, value in settings.items() if key != "kind"}
     if settings["kind"] == "pearson":
-        x, y = (np.array([float(one) for one in side]) for side in (outputs, references))
-        x, y = x - x.mean(), y - y.mean()  # exact for numbers that are far from 0
+        x, y = (_centred([float(one) for one in side]) for side in (outputs, references))
         stacked = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
         return PearsonStatistics(name, stacked)
     if settings["kind"] == "f1":
@@ -213,6 +218,12 @@ def measure(
         values = np.array(how.pop("values"), dtype=np.float64)
         return MeanStatistics(name, values, **how)
     return collect(settings["kind"], outputs, how.pop("references", references), **how)
+
+
+def _centred(numbers: list[float]) -> NDArray[np.float64]:
+    """Numbers without their mean, so that squares are exact for numbers that are far from 0."""
+    values = np.array(numbers, dtype=np.float64)
+    return np.zeros_like(values) if is_constant(numbers) else values - values.mean()
 
 
 def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:

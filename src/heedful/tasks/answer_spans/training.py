@@ -120,13 +120,16 @@ def scores_of(examples: Sequence[SpanQuestion], answers: Sequence[str]) -> list[
 
 
 def choose_threshold(examples: Sequence[SpanQuestion], found: Sequence[SpanAnswer]) -> float:
-    """The threshold of "no answer" with the best F1 on these questions."""
+    """The threshold of "no answer" with the best F1 on these questions.
+
+    It is in the middle between the scores of two questions, so that rounding changes no answer.
+    """
+    nothing = [one.no_answer for one in found]
     scores = scores_of(examples, [one.best.text if one.best else "" for one in found])
-    return best_threshold(
-        [one.no_answer for one in found],
-        [one.f1 for one in scores],
-        [bool(one.answers) for one in examples],
-    ).value
+    answerable = [bool(one.answers) for one in examples]
+    best = best_threshold(nothing, [one.f1 for one in scores], answerable).value
+    above = [one for one in nothing if one > best]
+    return (best + min(above)) / 2 if above else best + 1.0
 
 
 def _right(example: SpanQuestion) -> str:

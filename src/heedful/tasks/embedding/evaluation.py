@@ -24,8 +24,8 @@ def score_vectors(
     found = measure(embedder, examples, settings.contrastive_temperature, settings.data.range)
     figures = {key: Figure(value, rises=key != "loss") for key, value in found.figures.items()}
     rated = examples[0].rating is not None
-    outputs = [f"{cosine:.6g}" for cosine in found.cosines]
-    references = [f"{one.rating:.6g}" if one.rating is not None else "1" for one in examples]
+    outputs = [repr(float(cosine)) for cosine in found.cosines]
+    references = ["1" if one.rating is None else repr(float(one.rating)) for one in examples]
     measures: dict[str, Any] = {"pearson": {"kind": "pearson"}} if rated else {}
     if found.ranks:
         reciprocal = [[1 / rank, 1.0] for rank in found.ranks]

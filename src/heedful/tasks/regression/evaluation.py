@@ -25,7 +25,7 @@ def score_numbers(name: str, regressor: Regressor, examples: Sequence[Rated]) ->
     figures = {key: Figure(value, rises=key != "mean_squared_error") for key, value in own.items()}
     rows = [(key.replace("_", " "), f"{value:.4f}") for key, value in own.items()]
     texts = [" ⏎ ".join(example.texts) for example in examples]
-    outputs, references = ([f"{one:.6g}" for one in numbers] for numbers in (values, gold))
+    outputs, references = ([repr(float(one)) for one in side] for side in (values, gold))
     measures: dict[str, Any] = {
         "pearson": {"kind": "pearson"},
         "mean_squared_error": {"kind": "mean", "values": squares, "rises": False},
