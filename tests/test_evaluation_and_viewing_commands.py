@@ -181,6 +181,9 @@ def test_links_alone_are_scored() -> None:
     assert json.loads(finished("evaluate", *arguments, "--json"))["links"] == 6069
 
 
+SCORED = ("--hypotheses", "x", "--references", "y")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -191,6 +194,15 @@ def test_links_alone_are_scored() -> None:
         (["--links", "x"], "needs --gold"),
         (["--hypotheses", "x", "--references", "y", "--output", "z"], "--output needs a run"),
         (["--hypotheses", "x", "--references", "y", "--metrics", "bleu,rouge"], "use some of"),
+        ([*SCORED, "--against", "runs/x"], "use --against-hypotheses"),
+        ([*SCORED, "--data", "d"], "--data needs a run"),
+        ([*SCORED, "--beam", "2"], "--beam needs a run"),
+        ([*SCORED, "--from", "de"], "--from needs a run"),
+        ([*SCORED, "--to", "de"], "--to needs a run"),
+        ([*SCORED, "--checkpoint", "last"], "--checkpoint needs a run"),
+        ([*SCORED, "--precision", "bfloat16"], "--precision needs a run"),
+        ([*SCORED, "--engine", "ctranslate2"], "--engine needs a run"),
+        ([*SCORED, "--quantization", "int8"], "--quantization needs a run"),
         (["--gold", "x", "--links", "y", "--indexing", "3"], "use auto, 0 or 1"),
     ],
 )

@@ -17,8 +17,8 @@ class Calibrate:
     """Calibrate the probabilities of a classifier or tagger by temperature scaling.
 
     One number, the temperature, is fitted on the validation examples of the run and written to
-    calibration.json in the run. All probabilities of the run then use it; labels and weights do not
-    change. Delete the file to undo this.
+    calibration.json in the run. All probabilities of the run then use it. Weights do not change;
+    labels change at most for texts that are read in several windows. Delete the file to undo this.
 
     Examples:
 

@@ -113,7 +113,7 @@ def _evaluate(values: dict[str, Any]) -> None:
         if runs:
             found = _evaluate_run(runs[0], first.data, values, last)
         else:
-            found = _evaluate_files(values, last)
+            found = _evaluate_files(first.data, values, last)
     if last.as_json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
         return
@@ -122,11 +122,16 @@ def _evaluate(values: dict[str, Any]) -> None:
     draw(found.shown())
 
 
-def _evaluate_files(values: dict[str, Any], last: _Last) -> "Evaluation":
+def _evaluate_files(data: list[str] | None, values: dict[str, Any], last: _Last) -> "Evaluation":
     from heedful.runs.recipe import DEFAULT
 
     if last.output is not None:
         raise UserError("--output needs a run; the outputs are already in a file")
+    if data:
+        raise UserError("--data needs a run; to score files, give --hypotheses and --references")
+    for name in ("checkpoint", "precision"):
+        if getattr(last, name) != getattr(_Last, name):
+            raise UserError(f"--{name} needs a run; files are scored as they are, so leave it out")
     spec = spec_named(DEFAULT)
     return spec.evaluate_files(_options_of(spec, values, f"files are scored as {spec.name}"))
 

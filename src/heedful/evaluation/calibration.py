@@ -6,7 +6,8 @@ equal width by their confidence, the probability of the predicted label:
     ECE = Σ_b (n_b / n) |acc(b) − conf(b)|          MCE = max_b |acc(b) − conf(b)|
 
 (equations 3 and 5). Temperature scaling divides all logits by one number T, which minimises the
-cross-entropy of held-out examples (section 4.2); it changes no decision.
+cross-entropy of held-out examples (section 4.2). It changes no decision, except possibly those
+about long texts, for which the probabilities of windows are averaged.
 
 Shapes: N predictions, C classes.
 """

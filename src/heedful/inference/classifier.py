@@ -68,7 +68,8 @@ class Classifier(TextReader):
         labels: the names of the classes, in the order of the head's outputs.
         head: the name of the head.
         pairs: whether the inputs are pairs of texts; None accepts both.
-        temperature: the logits are divided by it, which changes probabilities but no label.
+        temperature: the logits are divided by it, which changes probabilities but no label, except
+            possibly that of a text with several windows, whose probabilities are averaged.
         device: the device of the model.
         precision: precision of matrix products: float32, bfloat16 or float16.
         batch_tokens: maximum number of padded tokens in a batch.

@@ -110,8 +110,6 @@ def evaluate_files(options: PairEvaluation) -> Evaluation:
     """
     _check_files(options)
     _check_indexing(options)
-    if options.attention:
-        raise UserError("--attention needs a run, because files contain no attention weights")
     links = None
     if options.gold is not None and options.links is not None:
         right = read_gold(
@@ -177,6 +175,13 @@ def _check_indexing(options: PairEvaluation) -> None:
 
 
 def _check_files(options: PairEvaluation) -> None:
+    if options.against is not None:
+        raise UserError("--against needs a run; use --against-hypotheses FILE with --hypotheses")
+    if options.attention:
+        raise UserError("--attention needs a run, because files contain no attention weights")
+    for name, given in options.of_a_run.items():
+        if given is not None:
+            raise UserError(f"{name} needs a run; files are scored as they are, so leave it out")
     if options.links is not None and options.gold is None:
         raise UserError("--links needs --gold FILE with the gold links")
     if options.hypotheses is None and options.links is None:

@@ -61,6 +61,17 @@ class PairEvaluation:
     quantization: Quantization = None
 
     @property
+    def of_a_run(self) -> dict[str, str | int | None]:
+        """Option that has an effect with a run only → its value; None for the default."""
+        return {
+            "--from": self.source,
+            "--to": self.target,
+            "--beam": self.beam,
+            "--engine": None if self.engine == "torch" else self.engine,
+            "--quantization": self.quantization,
+        }
+
+    @property
     def files(self) -> dict[str, str | None]:
         """Option → file."""
         return {
