@@ -181,6 +181,13 @@ def test_links_alone_are_scored() -> None:
     assert json.loads(finished("evaluate", *arguments, "--json"))["links"] == 6069
 
 
+def test_the_last_sentences_may_have_no_gold_links(tmp_path: Path) -> None:
+    (tmp_path / "gold").write_text("1 1 1 S\n2 1 2 P\n")
+    (tmp_path / "links").write_text("0-0\n0-1\n\n0-0\n")
+    arguments = ("--gold", tmp_path / "gold", "--links", tmp_path / "links")
+    assert json.loads(finished("evaluate", *arguments, "--json"))["links"] == 3
+
+
 SCORED = ("--hypotheses", "x", "--references", "y")
 
 

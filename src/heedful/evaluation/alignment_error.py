@@ -131,6 +131,7 @@ def read_gold(
     where: str = "gold",
     indexing: str = "auto",
     lengths: Sequence[tuple[int, int]] | None = None,
+    sentences: int | None = None,
 ) -> list[GoldLinks]:
     """Gold links, sure and possible.
 
@@ -144,6 +145,8 @@ def read_gold(
         where: the file's name, for messages.
         indexing: the index of the first word, ``0`` or ``1``, or ``auto``.
         lengths: the numbers of source and target words of each sentence, to check links.
+        sentences: the number of sentences if ``lengths`` is not known; in files with one link per
+            line, the last sentences may have none.
 
     Raises:
         UserError: an item is invalid, a word is out of range, or the numbers of sentences differ.
@@ -151,7 +154,7 @@ def read_gold(
     if indexing not in ("auto", "0", "1"):
         raise UserError(f"unknown indexing '{indexing}'; use auto, 0 or 1")
     if _is_numbered(lines):
-        rows = _numbered_rows(lines, where, len(lengths) if lengths is not None else None)
+        rows = _numbered_rows(lines, where, sentences if lengths is None else len(lengths))
     else:
         rows = [pharaoh_items(line, where, number) for number, line in enumerate(lines, start=1)]
     if lengths is not None and len(lengths) != len(rows):

@@ -112,10 +112,13 @@ def evaluate_files(options: PairEvaluation) -> Evaluation:
     _check_indexing(options)
     links = None
     if options.gold is not None and options.links is not None:
-        right = read_gold(
-            list(read_lines(options.gold)), where=options.gold, indexing=options.indexing
-        )
         given = read_links(list(read_lines(options.links)), where=options.links)
+        right = read_gold(
+            list(read_lines(options.gold)),
+            where=options.gold,
+            indexing=options.indexing,
+            sentences=len(given),
+        )
         links = alignment_error_rate(right, given)
         if options.hypotheses is None:
             report = Report(system=options.links, count=0, alignment=links)
