@@ -1,6 +1,7 @@
 """Studies: how they are found, their options, reports and the command."""
 
 import json
+import shlex
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,7 +11,7 @@ import typer.testing
 from heedful.basics.errors import UserError
 from heedful.cli.main import _register, app, main
 from heedful.studies.catalogue import register, studies, study_named
-from heedful.studies.report import run_study
+from heedful.studies.report import command_of, run_study
 from heedful.studies.study import Study, StudyOptions, StudyResult, Table
 
 PLUGIN = """
@@ -98,8 +99,20 @@ def test_the_report_is_the_result(tmp_path: Path) -> None:
     assert "mean nothing" in page
     with pytest.raises(UserError, match="is a file; --out must be a folder"):
         run_study(study, StudyOptions(tmp_path / "out" / "x.md"))
+    given = StudyOptions(Path("my out"), Path("da'ta"), (Path("a b"), Path("c")))
+    assert shlex.split(command_of(study, given)) == [
+        *("heedful", "study", "x", "--out", "my out", "--data", "da'ta"),
+        *("--run", "a b", "--run", "c"),
+    ]
     with pytest.raises(ValueError, match="2 cells for 1 columns"):
         Table("t", "T", ("a",), ((1, 2),))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    study = Study("x", "X", "Why?", "So.", lambda options: pytest.fail("it measures"))
+    with pytest.raises(UserError, match="cannot write"):
+        run_study(study, StudyOptions(tmp_path / "file" / "out"))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,16 @@ def test_differing_heads(tmp_path: Path, made: Made, name: str) -> None:
     ]
 
 
+def test_multi_task_runs_are_studied(tmp_path: Path) -> None:
+    run = EARLIER / "several" / "run"
+    rows = table(report("differing-heads", tmp_path / "heads", run), "run-1")
+    found = report("pruning", tmp_path / "pruned", run)
+    assert len(table(found, "run-1-heads")) == len(rows)
+    chosen = json.loads((run / "result.json").read_text())["validation"]
+    first = table(found, "run-1")[0]
+    assert first["mean, least important first"] == pytest.approx(chosen["mean"], abs=1e-4)
+
+
 def test_logit_lens(tmp_path: Path, made: Made) -> None:
     found = report("logit-lens", tmp_path / "out", made("language"))
     rows = table(found, "run-1")
@@ -235,6 +245,8 @@ def test_what_a_study_cannot_use_is_refused(tmp_path: Path, made: Made) -> None:
         texts_of(next(trained_runs(StudyOptions(tmp_path, runs=(TRANSLATOR,)), ())))
     with pytest.raises(UserError, match="--seeds is for trainings"):
         next(trained_runs(StudyOptions(tmp_path, runs=(TRANSLATOR,), seeds=(1, 2)), ()))
+    with pytest.raises(UserError, match="--data is for trainings in this study"):
+        report("logit-lens", tmp_path / "out", made("language"), data=trees)
     with pytest.raises(UserError, match=r"give --run RUN .* of the folders wikitext-2$"):
         report("logit-lens", tmp_path / "out")
     with pytest.raises(UserError, match="no such folder"):

@@ -1,10 +1,12 @@
 """Runs a study and writes its report: ``NAME.md``, ``NAME.json`` and pictures as SVG files."""
 
 import math
+import shlex
 from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
+from heedful.inference.files import check_output
 from heedful.studies.study import Cell, Study, StudyOptions, StudyResult, Table
 from heedful.viewing.figures import save_figure
 
@@ -22,6 +24,7 @@ def run_study(study: Study, options: StudyOptions) -> dict[str, Any]:
     study.require_usable(options)
     if options.out.exists() and not options.out.is_dir():
         raise UserError(f"{options.out} is a file; --out must be a folder")
+    check_output(options.out / f"{study.name}.md")
     result = study.run(options)
     report = as_report(study, options, result)
     for one in result.pictures:
@@ -60,11 +63,11 @@ def as_report(study: Study, options: StudyOptions, result: StudyResult) -> dict[
 
 def command_of(study: Study, options: StudyOptions) -> str:
     """The command that repeats a study."""
-    parts = ["heedful study", study.name, f"--out {options.out}"]
-    parts += [] if options.data is None else [f"--data {options.data}"]
-    parts += [f"--run {run}" for run in options.runs]
-    parts += [f"--seeds {len(options.seeds)}"] if len(options.seeds) > 1 else []
-    return " ".join([*parts, "--quick"] if options.quick else parts)
+    parts = ["heedful", "study", study.name, "--out", str(options.out)]
+    parts += [] if options.data is None else ["--data", str(options.data)]
+    parts += [part for run in options.runs for part in ("--run", str(run))]
+    parts += ["--seeds", str(len(options.seeds))] if len(options.seeds) > 1 else []
+    return shlex.join([*parts, "--quick"] if options.quick else parts)
 
 
 def to_markdown(report: dict[str, Any]) -> str:

@@ -47,7 +47,7 @@ def run(options: StudyOptions) -> StudyResult:
     found: list[str] = []
     tables: list[Table] = []
     pictures: list[Picture] = []
-    for number, trained in enumerate(trained_runs(options, RECIPES), start=1):
+    for number, trained in enumerate(trained_runs(options, RECIPES, reads_data=True), start=1):
         options.echo(f"{trained.label}: reads the treebank")
         reader = WordReader(trained.predictor)
         heads = reader.heads()

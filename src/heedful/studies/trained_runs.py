@@ -47,9 +47,12 @@ class Trained(NamedTuple):
     run: Run
     spec: TaskSpec
     predictor: Any
+    """Of a multi-task run, that of the first head."""
 
 
-def trained_runs(options: StudyOptions, recipes: Sequence[Recipe]) -> Iterator[Trained]:
+def trained_runs(
+    options: StudyOptions, recipes: Sequence[Recipe], *, reads_data: bool = False
+) -> Iterator[Trained]:
     """The runs that are given; else a run of each recipe and seed, trained or resumed in ``out``.
 
     Recipes whose data folder is missing are left out with a message. With ``quick``, only
@@ -58,13 +61,17 @@ def trained_runs(options: StudyOptions, recipes: Sequence[Recipe]) -> Iterator[T
     Args:
         options: of the study.
         recipes: what is trained if no run is given.
+        reads_data: whether the study reads data also if runs are given.
 
     Raises:
-        UserError: a run cannot be opened or trained, or no recipe has its data.
+        UserError: a run cannot be opened or trained, no recipe has its data, or an option has no
+            effect.
     """
     if options.runs:
         if len(options.seeds) > 1:
             raise UserError("--seeds is for trainings; leave it out with --run")
+        if options.data is not None and not reads_data:
+            raise UserError("--data is for trainings in this study; leave it out with --run")
         for path in options.runs:
             yield _opened(options, path, _label(path, options.runs))
         return
@@ -151,7 +158,9 @@ def _tables(name: str, seed: int, *, quick: bool) -> dict[str, Any]:
 
 def _opened(options: StudyOptions, path: Path, label: str) -> Trained:
     run, spec = spec_of_run(path)
-    return Trained(label, run, spec, spec.load(path, device=options.device))
+    heads = list(spec.heads(run.recipe))
+    head = None if heads == [spec.name] else heads[0]  # all heads have the same encoder
+    return Trained(label, run, spec, spec.load(path, head=head, device=options.device))
 
 
 def _label(path: Path, others: Sequence[Path]) -> str:
