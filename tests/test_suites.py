@@ -489,6 +489,16 @@ def test_the_files_have_the_names_that_the_servers_ask_for() -> None:
             "an entity at 0 to 5 is not in the passage",
         ),
         (
+            *("superglue/record", "val.jsonl"),
+            '{"passage": {"text": "Ab", "entities": []}, "qas": [], "idx": 0}\n',
+            "val.jsonl:1: the passage has no entities",
+        ),
+        (
+            *("superglue/ax-g", "AX-g.jsonl"),
+            '{"premise": "a", "hypothesis": "b", "idx": 0, "label": "entailment"}\n',
+            "AX-g.jsonl: the number of examples, 1, is odd, but they are pairs",
+        ),
+        (
             *("superglue/multirc", "val.jsonl"),
             '{"passage": {"text": "a", "questions": [{"question": "b"}]}, "idx": 0}\n',
             "no field 'answers'",

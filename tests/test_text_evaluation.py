@@ -159,6 +159,14 @@ def test_wrong_options_are_one_line(made: Made, arguments: list[str], message: s
     assert "\n" not in str(done.exception)
 
 
+def test_files_without_examples_are_named(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("label,text\n")
+    run = open_run(made("classification"))
+    assert isinstance(run, TextRun)
+    with pytest.raises(UserError, match=r"new.csv has no examples to evaluate on$"):
+        score_text_run(run, [str(tmp_path / "new.csv")])
+
+
 def test_without_test_examples_files_are_asked_for(made: Made, tmp_path: Path) -> None:
     write_data(tmp_path)
     assert heedful.train(RECIPES["tagging"], tmp_path / "run", data=tmp_path)

@@ -121,6 +121,8 @@ def _cloze(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
     text = _text(passage, "text", where)
     found = [_entity(text, one, where) for one in _list(passage, "entities", where)]
     candidates = tuple(dict.fromkeys(found))
+    if not candidates:
+        raise UserError(f"{where}: the passage has no entities, which are the possible answers")
     plain = _HIGHLIGHT.sub(" ", text)
     for query in _list(record, "qas", where):
         asked = _text(query, "query", where)

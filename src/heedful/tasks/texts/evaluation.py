@@ -82,6 +82,8 @@ def score_text_run(
             examples = spec.kept(run, name, "test")
         else:
             examples = read_examples(run, name, data, options.encoding)
+        if data is not None and not examples:
+            raise UserError(f"{' and '.join(data)} has no examples to evaluate on")
         if examples:
             worst = max(options.sentences, 0)
             scores.append(spec.score(ScoredHead(run, name, examples, worst, opening)))
