@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from scipy.stats import pearsonr
@@ -12,9 +13,11 @@ from sklearn.metrics import f1_score
 from typer.testing import CliRunner
 
 import heedful
+from heedful.basics.errors import UserError
 from heedful.cli.main import _register, app
 from heedful.data.suites.reading import read_items
 from heedful.data.suites.tasks import TASKS, task_named
+from heedful.tasks.suites import _score
 from suite_help import write_suite_task
 from text_help import encoder, write_data
 
@@ -178,6 +181,13 @@ def test_a_changed_copy_of_the_test_set_is_refused(data: Path, tmp_path: Path) -
     kept.write_bytes(kept.read_bytes().replace(b"dog", b"cow"))
     said = refused("--benchmark", "glue", tmp_path / "run")
     assert "dev.tsv" in said
+
+
+def test_half_a_pair_of_sentences_is_refused(tmp_path: Path) -> None:
+    task = task_named("superglue/ax-g")
+    write_suite_task(tmp_path, task, 5)
+    with pytest.raises(UserError, match=r"AX-g.jsonl: 5 examples: the number is odd"):
+        _score(Mock(), task, tmp_path)
 
 
 def refused(*arguments: object) -> str:

@@ -494,11 +494,6 @@ def test_the_files_have_the_names_that_the_servers_ask_for() -> None:
             "val.jsonl:1: the passage has no entities",
         ),
         (
-            *("superglue/ax-g", "AX-g.jsonl"),
-            '{"premise": "a", "hypothesis": "b", "idx": 0, "label": "entailment"}\n',
-            "AX-g.jsonl: the number of examples, 1, is odd, but they are pairs",
-        ),
-        (
             *("superglue/multirc", "val.jsonl"),
             '{"passage": {"text": "a", "questions": [{"question": "b"}]}, "idx": 0}\n',
             "no field 'answers'",

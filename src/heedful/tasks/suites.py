@@ -177,6 +177,10 @@ def _score(trained: Trained, task: SuiteTask, data: Path | None) -> Scored:
         items = list(read_items(path, task))
         if items[0].labels is None:
             raise _LackingError(f"{path} has no labels")
+        if "gender_parity" in task.metrics and len(items) % 2:
+            raise UserError(
+                f"{path}: {len(items):,} examples: the number is odd, but they are pairs"
+            )
         own = score_items(items, trained.answers(items, task), task)
         ending = f" ({_stem(path)})" if len(files) > 1 else ""
         figures |= {f"{name}{ending}": value for name, value in own.items()}

@@ -39,7 +39,6 @@ def read_items(path: str | Path, task: SuiteTask) -> Iterator[Item]:
             of the task's, or only some of the examples have labels. The message has file and line.
     """
     labelled: bool | None = None
-    count = 0
     with open_input(path) as file:
         for where, record in _records(file, task):
             for item in items_of(record, task, where):
@@ -49,12 +48,9 @@ def read_items(path: str | Path, task: SuiteTask) -> Iterator[Item]:
                 if labelled not in (None, has):
                     raise UserError(f"{where}: some examples have a label, others have none")
                 labelled = has
-                count += 1
                 yield item
     if labelled is None:
         raise UserError(f"{path}: the file is empty")
-    if labelled and count % 2 and "gender_parity" in task.metrics:
-        raise UserError(f"{path}: the number of examples, {count:,}, is odd, but they are pairs")
 
 
 def read_rows(paths: Sequence[str | Path], task: SuiteTask) -> Iterator[Labelled]:
