@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from heedful.basics.errors import UserError
 from heedful.data.documents.rest import RestDocument
 from heedful.data.documents.rest_blocks import find_blocks
+from heedful.data.documents.rest_inline import find_marks
 from markup_help import fill, of_words, opened, real_files
 
 TEXT = """.. comment no
@@ -272,6 +273,17 @@ def test_long_files_take_little_time(unit: str) -> None:
     found = document("One " + unit * 3000)
     fill(found, of_words(found, str.swapcase))
     assert time.process_time() - began < 4
+
+
+def test_a_sentence_that_begins_with_options_takes_little_time() -> None:
+    names = ", ".join(f"--option-{number}" for number in range(40))
+    (block,) = find_blocks(f"{names} are accepted.\n")
+    assert block.kind == "paragraph"
+
+
+@pytest.mark.parametrize("unit", ["a.", ":a", "-:a"])
+def test_a_very_long_word_takes_little_time(unit: str) -> None:
+    assert find_marks(f"One {unit * 60_000} two") == []  # minutes, if each part were tried
 
 
 def test_a_translation_of_control_characters_leaves_the_text() -> None:

@@ -13,6 +13,7 @@ from heedful.data.documents.inline_pieces import (
     Paragraph,
     Piece,
     Words,
+    joined,
     merged,
     trimmed,
     unpaired,
@@ -72,11 +73,11 @@ class InlinePart(MarkedDocument):
 
     def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
         own = self._paragraphs[int(one.note)]
-        found = [self._piece(piece, own) for piece in own.before]
+        found = [*own.before]
         styles = [own.style]
         for part in parts:
             if isinstance(part, str):
-                found.append(self.written(one_line(part), styles[-1], own.element))
+                found.append(Words(one_line(part), styles[-1]))
                 continue
             markup = own.markup[part.text]
             is_closing = part.text.startswith("</")
@@ -85,9 +86,9 @@ class InlinePart(MarkedDocument):
             elif part.text in own.styles:
                 styles.append(own.styles[part.text])
             if isinstance(markup, Markup):
-                found.append(self._piece(markup, own))
-        found += [self._piece(piece, own) for piece in own.after]
-        return "".join(found)
+                found.append(markup)
+        found += own.after
+        return "".join(self._piece(piece, own) for piece in joined(found))
 
     def span(self, element: "etree._Element") -> tuple[int, int]:
         """The place of an element in characters; while `paragraphs` runs."""

@@ -236,6 +236,21 @@ def merged(pieces: Sequence[Piece]) -> list[Piece]:
     return found
 
 
+def joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces with adjacent words of exactly the same style joined.
+
+    A cell without runs must have all its words in one element.
+    """
+    found: list[Piece] = []
+    for piece in pieces:
+        last = found[-1] if found else None
+        if isinstance(piece, Words) and isinstance(last, Words) and piece.style == last.style:
+            found[-1] = Words(last.text + piece.text, last.style)
+        elif isinstance(piece, Markup) or piece.text:
+            found.append(piece)
+    return found
+
+
 def unpaired(pieces: Sequence[Piece]) -> list[Piece]:
     """Words, and markup that belongs to no pair."""
     found = pairs(pieces)

@@ -41,6 +41,8 @@ _NO_STYLE = re.compile(
     r"""|\s(?:lang|altLang|dirty|err|smtClean|noProof|bmk|[\w:]*rsid\w*)="[^"]*\""""
 )
 _EMPTY = re.compile(r"<(?:\w+:)?rPr\s*(?:/>|>\s*</(?:\w+:)?rPr\s*>)")
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+"""A character that workbooks write by its number, such as a line break in a column's name."""
 _DIRECT = "\0"
 """The style of words of a cell that has no runs."""
 
@@ -59,7 +61,8 @@ class OoxmlPart(InlinePart):
     Args:
         data: the bytes of the part.
         name: the name in messages.
-        kept: texts of cells that are not translated, such as names that formulas refer to.
+        kept: texts of cells that are not translated, such as names that formulas refer to; as
+            `_plain` has them.
     """
 
     def __init__(self, data: bytes, name: str, kept: Collection[str] = ()) -> None:
@@ -74,7 +77,7 @@ class OoxmlPart(InlinePart):
                 pieces: list[Piece] = []
                 yield from self._children(child, pieces, [])
                 words = "".join(one.text for one in pieces if isinstance(one, Words))
-                if not (words.strip() in self._kept and _name(child).startswith("x:")):
+                if not (_plain(words) in self._kept and _name(child).startswith("x:")):
                     yield child, pieces
             else:
                 yield from self.paragraphs(child)
@@ -259,10 +262,15 @@ class SheetsDocument(OfficeDocument):
     def kept(self, archive: Archive) -> frozenset[str]:
         """See `OfficeDocument.kept`."""
         return frozenset(
-            html.unescape(name).strip()
+            _plain(html.unescape(name))
             for part in filter(self._tables.fullmatch, archive.names)
             for name in self._column.findall(archive.read(part).decode("utf-8", "replace"))
         )
+
+
+def _plain(text: str) -> str:
+    """A text of a workbook without escapes, and with single spaces as its white space."""
+    return " ".join(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), text).split())
 
 
 def _name(element: "etree._Element") -> str:

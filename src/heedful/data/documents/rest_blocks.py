@@ -15,10 +15,9 @@ _RULE = re.compile(r"([!-/:-@\[-`{-~])\1*[ \t]*\Z")
 _BULLET = re.compile(r"[-*+•‣⁃](?:[ \t]+|\Z)")
 _ENUMERATOR = re.compile(r"\(?(?:\d+|[a-zA-Z]|[ivxlcdmIVXLCDM]+|#)[.)](?:[ \t]+|\Z)")
 _FIELD = re.compile(r":(?![:\s])(?:[^:\\]|\\.|:(?!\s|`|\Z))*(?<!\s):(?:[ \t]+|\Z)")
-_OPTION = re.compile(
-    r"(?:-\w|--?[\w?][\w-]*|/\w+)(?:[ =]?<?[\w.-]+>?)?(?:, (?:-\w|--?[\w?][\w-]*|/\w+)"
-    r"(?:[ =]?<?[\w.-]+>?)?)*(?:[ \t]{2,}|\Z)"
-)
+# What is repeated never gives characters back, so that a long line takes linear time.
+_ONE_OPTION = r"(?:--?[\w?][\w-]*+|/\w++)(?:[ =]?+<?[\w.-]++>?+)?+"
+_OPTION = re.compile(rf"{_ONE_OPTION}(?:, {_ONE_OPTION})*+(?:[ \t]{{2,}}|\Z)")
 _EXPLICIT = re.compile(r"\.\.(?:[ \t]+|\Z)")
 _DIRECTIVE = re.compile(r"\.\.[ \t]+(?P<name>[\w:+.-]*\w) ?::(?:[ \t]+|\Z)")
 _FOOTNOTE = re.compile(r"\.\.[ \t]+\[[^\]]+\](?:[ \t]+|\Z)")

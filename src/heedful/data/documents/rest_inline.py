@@ -18,7 +18,7 @@ _TEXT = r"(?:\\.|[^`\\])+"
 _MARKUP = re.compile(
     r"(?P<escape>\\(?:.|\n|$))"
     rf"|{_BEFORE}(?P<literal>``(?=\S).{{1,2000}}?(?<=\S)``){_AFTER}"
-    rf"|{_BEFORE}(?P<role>:[a-zA-Z0-9](?:[\w+.:-]*[a-zA-Z0-9])?:`)(?=\S){_TEXT}`{_AFTER}"
+    rf"|{_BEFORE}(?P<role>:[a-zA-Z0-9][\w+.:-]{{1,200}}+(?<=[a-zA-Z0-9]:)`)(?=\S){_TEXT}`{_AFTER}"
     rf"|{_BEFORE}(?P<target>_`{_TEXT}`){_AFTER}"
     rf"|{_BEFORE}(?P<phrase>`)(?=[^\s`]){_TEXT}`(?P<suffix>__?|:[\w+.:-]+:)?{_AFTER}"
     rf"|{_BEFORE}(?P<strong>\*\*)(?=[^\s*])(?:\\.|[^*\\]|\*(?!\*))+(?<=\S)\*\*{_AFTER}"
@@ -27,7 +27,9 @@ _MARKUP = re.compile(
     rf"|{_BEFORE}(?P<note>\[(?:#?[\w.\-]*|\*)\]_){_AFTER}"
     r"|(?P<url>\b(?:https?|ftp|mailto|file):[^\s<>`\"']*[^\s<>`\"'.,;:!?)\]}*_|\\])"
     r"|(?P<email>(?<![\w.+\-])[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)*)"
-    rf"|(?<![\w`*|])(?P<name>[A-Za-z0-9]+(?:[-._+:][A-Za-z0-9]+)*__?){_AFTER}",
+    # Not inside of a dotted word, of which every part would be tried.
+    r"|(?<![\w`*|])(?<![A-Za-z0-9][-.+:])"
+    rf"(?P<name>[A-Za-z0-9]++(?:[-._+:][A-Za-z0-9]++)*+__?){_AFTER}",
     re.DOTALL,
 )
 _EMBEDDED = re.compile(r"(?P<text>.*?)\s*<[^<>]+>\Z", re.DOTALL)
