@@ -218,3 +218,24 @@ def test_real_pages_keep_their_structure(tmp_path: Path) -> None:
         if data.strip() and document.segments:
             filled = fill(document, of_words(document, lambda words: words.swapcase()))
             assert shape(filled) == shape(data), document.name
+
+
+def test_an_image_of_a_page_of_xml_is_one_code() -> None:
+    page = '<?xml version="1.0"?>\n<html><p>Our <img src="a" alt="dog">\n</img> runs</p></html>'
+    document = HtmlDocument(page.encode(), "page.html")
+    assert document.segments == ['Our <img src="a" alt="dog"> </img> runs', "dog"]
+    assert not document.accepts(0, 'Runs </img> our <img src="a" alt="dog">')
+    document.fill(['Runs <img src="a" alt="dog"> </img> our', "Hund"])
+    expected = page.replace('Our <img src="a" alt="dog">\n</img> runs', "Runs {} our")
+    assert document.contents().decode() == expected.format('<img src="a" alt="Hund">\n</img>')
+
+
+def test_a_page_of_xml_stays_one() -> None:
+    page = '<?xml version="1.0"?>\n<html>A <em>very <b>big</b> dog<p>End</p></em></html>'
+    document = HtmlDocument(page.encode(), "page.html")
+    assert document.segments == ["A <em>very <b>big</b> dog", "End"]
+    with pytest.raises(UserError, match=r"page\.html: the translated page would be no XML: mism"):
+        document.fill(["Ein <b><em>sehr großer</b> Hund", "Ende"])
+    html = HtmlDocument(page.partition("\n")[2].encode(), "page.html")
+    html.fill(["Ein <b><em>sehr großer</b> Hund", "Ende"])
+    assert "<b><em>sehr großer</b>" in html.contents().decode()

@@ -20,7 +20,13 @@ from heedful.data.readers.markup import read_segment
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.po import declared_charset
 from heedful.data.readers.text import lines_of
-from heedful.data.readers.xliff import NOT_YET, REVIEW_STATE, is_header, is_translatable
+from heedful.data.readers.xliff import (
+    NOT_YET,
+    REVIEW_STATE,
+    is_filled,
+    is_header,
+    is_translatable,
+)
 from heedful.data.readers.xliff2 import is_done as is_segment_done
 from heedful.data.readers.xml import stream_elements
 
@@ -175,7 +181,7 @@ def _of_xliff(elements: Iterator["etree._Element"]) -> Iterator[Unit]:
         if source is None or is_header(element) or not is_translatable(element):
             continue
         target = next(element.iterchildren("{*}target"), None)
-        text = "" if target is None else read_segment(target).text
+        text = "" if target is None or not is_filled(target) else read_segment(target).text
         own = _id_of(element)
         state = "" if target is None else target.get("state", "")
         is_done = bool(text) and state not in NOT_YET | {REVIEW_STATE} and is_segment_done(element)

@@ -8,8 +8,7 @@ from urllib.parse import unquote
 from heedful.basics.errors import UserError
 from heedful.data.documents.archive import Archive, ArchiveDocument
 from heedful.data.documents.base import Document, Edit
-from heedful.data.documents.html import HtmlDocument, HtmlReader
-from heedful.data.documents.marked import Marked
+from heedful.data.documents.html import HtmlDocument
 from heedful.data.documents.xml import XmlDocument, check_references
 from heedful.data.readers.markup import Segment
 
@@ -30,8 +29,8 @@ _LABEL = "{http://www.daisy.org/z3986/2005/ncx/}text"
 class _Page(HtmlDocument):
     """A page, which is XML."""
 
-    def marked(self) -> Iterator[Marked]:
-        yield from HtmlReader(self.text, True).segments()
+    def is_xml(self) -> bool:
+        return True
 
 
 class _Labels(XmlDocument):

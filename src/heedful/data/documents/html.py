@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
+from xml.parsers import expat
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.base import without_forbidden
@@ -93,12 +94,31 @@ class HtmlDocument(MarkedDocument):
         return self.encodings if codec == "utf-8" else (codec,)
 
     def marked(self) -> Iterator[Marked]:
+        yield from HtmlReader(self.text, self.is_xml()).segments()
+
+    def is_xml(self) -> bool:
+        """Whether the page is XHTML."""
         head = self.text[:1024]
-        is_xml = extension(self.name) == ".xhtml" or head.lstrip().startswith("<?xml")
-        yield from HtmlReader(self.text, is_xml).segments()
+        return extension(self.name) == ".xhtml" or head.lstrip().startswith("<?xml")
+
+    def _with(self, translations: Sequence[str]) -> bytes:
+        data = super()._with(translations)
+        problem = _problem_of_xml(data) if self.is_xml() else ""
+        if problem and not _problem_of_xml(self._original()):
+            raise UserError(f"{self.name}: the translated page would be no XML: {problem}")
+        return data
 
     def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
         return compose_html(self, one, parts)
+
+
+def _problem_of_xml(page: bytes) -> str:
+    """What keeps a page from being well-formed XML; empty for nothing."""
+    try:
+        expat.ParserCreate().Parse(page, True)
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def compose_html(document: MarkedDocument, one: Marked, parts: Sequence[str | Code]) -> str:
@@ -188,6 +208,8 @@ class HtmlReader:
 
     def _end(self, token: Token) -> Iterator[Marked]:
         name = token.name
+        if self.is_xml and name in VOID and self._ends_empty(token):
+            return
         place = self._place_of(name)
         own = self._inside if place is None else self.elements[place]
         if name in INLINE or "-" in name:
@@ -200,6 +222,16 @@ class HtmlReader:
         if place is not None:
             self.names.subtract(element.name for element in self.elements[place:])
             del self.elements[place:]
+
+    def _ends_empty(self, token: Token) -> bool:
+        """Whether an end tag such as ``</img>`` became a part of the start tag before it."""
+        place = len(self.items) - 1
+        if place > 0 and not (self.items[place].text or "x").strip():
+            place -= 1  # white space between the two
+        if place < 0 or self.items[place].kind not in ("alone", "whole"):
+            return False
+        self.items[place:] = [self.items[place]._replace(end=token.end)]
+        return True
 
     def _place_of(self, name: str) -> int | None:
         """The index of the innermost open element with this name."""

@@ -1,6 +1,7 @@
 """XLIFF 1.2 documents: empty targets are filled with ``state="needs-review-translation"``."""
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from heedful.data.documents.base import Edit
@@ -9,7 +10,9 @@ from heedful.data.readers.markup import read_segment
 from heedful.data.readers.xliff import (
     REVIEW_STATE,
     check_version,
+    empty_segments,
     file_languages,
+    is_filled,
     is_header,
     is_translatable,
     match_direction,
@@ -38,6 +41,10 @@ class XliffDocument(XmlDocument):
         super().__init__(data, name, encoding, "XLIFF")
         check_version(self.root, name)
         self._units: list[etree._Element] = []
+        self._parts: list[etree._Element | None] = []
+        """The ``mrk`` of the target that a translation is written in; None for all of it."""
+        self._segmented: dict[etree._Element, list[str | None]] = {}
+        """Target whose ``mrk`` are filled → their kinds of memory match."""
         files = list(self.root.iter("{*}file"))
         fitting = [file for file in files if match_direction(file, source, target) == "straight"]
         if files and not fitting:
@@ -53,16 +60,20 @@ class XliffDocument(XmlDocument):
         if source is None or is_header(unit) or not is_translatable(unit):
             return
         check_references(unit, self.name)
-        segment = read_segment(source)
-        is_empty = target is None or not read_segment(target).text.strip()
-        if segment.text.strip() and is_empty:
-            self.add_segment(segment)
-            self._units.append(unit)
-            self.contexts.append(unit.get("id"))
+        found: list[tuple[etree._Element, etree._Element | None]] = [*empty_segments(unit)]
+        if not found and (target is None or not is_filled(target)):
+            found = [(source, None)]
+        for one, part in found:
+            segment = read_segment(one)
+            if segment.text.strip():
+                self.add_segment(segment)
+                self._units.append(unit)
+                self._parts.append(part)
+                self.contexts.append(unit.get("id"))
 
     def edit(self, place: int, content: str) -> Edit:
         """See `XmlDocument.edit`."""
-        unit = self._units[place]
+        unit, part = self._units[place], self._parts[place]
         source = next(unit.iterchildren("{*}source"))
         target = next(unit.iterchildren("{*}target"), None)
         prefix = f"{source.prefix}:" if source.prefix else ""
@@ -73,12 +84,32 @@ class XliffDocument(XmlDocument):
             tag = f"{prefix}target {state}"
             text = f"{self.indentation(source)}<{tag}>{content}</{prefix}target>"
             return Edit(start, start, text)
-        start, end = self.span(target)
-        opening = self.start_tag(target).removesuffix(">").removesuffix("/").rstrip()
-        if self.matches[place] is None:
-            opening, found = STATE.subn(rf'\g<1>"{REVIEW_STATE}"', opening, count=1)
-            opening = opening if found else f"{opening} {state}"
+        if part is None:
+            filled, opening = target, self._marked(target, self.matches[place])
         else:
-            opening = f"{STATES_BEFORE.sub('', opening)} {state}"
+            filled, opening = part, self._opening(part)
+            self._segmented.setdefault(target, []).append(self.matches[place])
         name = re.split(r"[\s/>]", opening[1:], maxsplit=1)[0]
-        return Edit(start, end, f"{opening}>{content}</{name}>")
+        return Edit(*self.span(filled), f"{opening}>{content}</{name}>")
+
+    def edits_of_root(self) -> Sequence[Edit]:
+        """The marks of targets whose segments were filled."""
+        edits = []
+        for target, matches in self._segmented.items():
+            start = self.span(target).start
+            opening = self._marked(target, None if None in matches else matches[0])
+            edits.append(Edit(start, start + len(self.start_tag(target).encode()), f"{opening}>"))
+        self._segmented.clear()
+        return edits
+
+    def _opening(self, element: "etree._Element") -> str:
+        """A start tag without its end."""
+        return self.start_tag(element).removesuffix(">").removesuffix("/").rstrip()
+
+    def _marked(self, target: "etree._Element", match: str | None) -> str:
+        """The start tag of a target, without its end, with the state of a memory match."""
+        opening = self._opening(target)
+        if match is not None:
+            return f"{STATES_BEFORE.sub('', opening)} {STATES[match]}"
+        opening, found = STATE.subn(rf'\g<1>"{REVIEW_STATE}"', opening, count=1)
+        return opening if found else f"{opening} {STATES[None]}"

@@ -140,6 +140,26 @@ def is_translatable(unit: "etree._Element") -> bool:
     return True
 
 
+def is_filled(target: "etree._Element") -> bool:
+    """Whether a target, or a segment in it, has words or codes besides empty ``mrk``."""
+    has_codes = any(one.tag.rpartition("}")[2] != "mrk" for one in target.iterdescendants("*"))
+    return has_codes or bool("".join(target.itertext()).strip())
+
+
+def empty_segments(unit: "etree._Element") -> list[tuple["etree._Element", "etree._Element"]]:
+    """The segments (``mrk``) in ``seg-source`` that are empty in the target, and those there."""
+    own, there = (
+        {
+            one.get("mid"): one
+            for one in unit.iterfind(f"{{*}}{name}//{{*}}mrk")
+            if one.get("mtype") == "seg" and one.get("mid")
+        }
+        for name in ("seg-source", "target")
+    )
+    pairs = [(one, there[mid]) for mid, one in own.items() if mid in there]
+    return [(one, target) for one, target in pairs if is_filled(one) and not is_filled(target)]
+
+
 def _pair(unit: "etree._Element", left_out: Counter[str]) -> Pair | None:
     source = next(unit.iterchildren("{*}source"), None)
     target = next(unit.iterchildren("{*}target"), None)
@@ -151,12 +171,11 @@ def _pair(unit: "etree._Element", left_out: Counter[str]) -> Pair | None:
     if not is_translatable(unit):
         left_out["not to be translated"] += 1
         return None
-    text = "" if target is None else read_segment(target).text
     state = "" if target is None else target.get("state", "")
-    if not text.strip() or state in NOT_YET:
+    if target is None or not is_filled(target) or empty_segments(unit) or state in NOT_YET:
         left_out["untranslated"] += 1
         return None
     if state == REVIEW_STATE:
         left_out["marked for review"] += 1
         return None
-    return Pair(read_segment(source).text, text)
+    return Pair(read_segment(source).text, read_segment(target).text)
