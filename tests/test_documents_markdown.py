@@ -279,3 +279,28 @@ def test_extensions_do_not_read_all_marks_each(monkeypatch: pytest.MonkeyPatch) 
 def test_long_white_space_is_read_once() -> None:
     found = document("a" + " \t" * 50_000 + "b {.c}")
     assert len(found.segments) == 1  # where each of its characters is a start: half a minute
+
+
+BLOCKS = {
+    "A word\n$$\nno = no\n+ no\n$$\na word\n": ["A word", "a word"],
+    "> $$\r\n> no no\r\n> $$\r\n>\r\n> A word\r\n": ["A word"],
+    "$$\nA word\n\na word\n$$\n": ["A word", "a word"],  # no formula has an empty line
+    "A word\n:   Its word\n    of words.\n:   More words.\n": [
+        "A word", "Its word of words.", "More words."
+    ],
+    "- word\n\n  <div>words</div>\n\n- <details>\n  <b>A</b> word\n  </details>\n": [
+        "word", "words", "<b>A</b> word"
+    ],
+    "> <p>A word</p>\n": ["A word"],
+    "> <p>no\n> no</p>\n": [],
+    "<div\n> A word\n</div>\n": ["A word"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_formulas_definitions_and_blocks_of_html(text: str) -> None:
+    found = document(text)
+    assert found.segments == BLOCKS[text]
+    changed = fill(found, [segment.replace("word", "term") for segment in found.segments])
+    lines, expected = changed.decode().split(), text.replace("word", "term").split()
+    assert lines == expected

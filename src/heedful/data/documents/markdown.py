@@ -18,6 +18,12 @@ _ALONE = re.compile(
     r"|%[ \t].*|\${2}.*|\[TOC\]|\{%[^{}]*%\}|\{\{[^{}]*\}\}"
 )
 """Lines that extensions of Markdown treat as blocks."""
+_DEFINITION = re.compile(r":[ \t]+")
+_DOLLARS = r"^[ \t>]*\$\$[ \t]*(?=\r?$)"
+_FORMULA = re.compile(
+    rf"{_DOLLARS}\r?\n(?:(?!{_DOLLARS})[ \t>]*[^\s>].*\n)*{_DOLLARS}", re.MULTILINE
+)
+"""A block between two lines ``$$``, without an empty line."""
 _SPECIAL = "\\`*_[]<>&~#"
 _HTML = "html"
 
@@ -35,7 +41,8 @@ class MarkdownDocument(MarkedDocument):
         self._lines = [0, *ends, len(self.text)]
         text = self.text
         if front is not None:
-            text = "\n" * len(_LINE_END.findall(front[0])) + text[front.end() :]
+            text = _emptied(front) + text[front.end() :]
+        text = _FORMULA.sub(_emptied, text)
         env: dict[str, Any] = {}
         tokens = self._parser.parse(text, env)
         self._references = env.get("references", {})
@@ -43,8 +50,8 @@ class MarkdownDocument(MarkedDocument):
         for before, token in zip([tokens[0], *tokens] if tokens else [], tokens, strict=False):
             if token.type == "tr_open":
                 cell = 0
-            if token.type == "html_block" and token.level == 0 and token.map:
-                yield from self._html(token.map[0], token.map[1])
+            if token.type == "html_block" and token.map:
+                yield from self._html(token)
             elif token.type == "inline" and token.map and before.type in ("th_open", "td_open"):
                 yield from self._cell(token, cell)
                 cell += 1
@@ -115,8 +122,15 @@ class MarkdownDocument(MarkedDocument):
         content = "\n".join(text for _, text in lines)
         return items_of(lines, find_marks(self._parser, content, self._references))
 
-    def _html(self, first: int, last: int) -> Iterator[Marked]:
-        start, end = self._lines[first], self._lines[last]
+    def _html(self, token: Token) -> Iterator[Marked]:
+        assert token.map is not None
+        first, last = token.map
+        contents = [line.strip() for line in token.content.split("\n")]
+        for number, content in enumerate(contents[1 : last - first], start=first + 1):
+            if self._line(number).strip() != content:
+                return  # signs of a quote stand between its lines
+        at = self._line(first).find(contents[0])
+        start, end = self._lines[first] + max(at, 0), self._lines[last]
         for one in HtmlReader(self.text[start:end], is_xml=False).segments():
             pieces = tuple(
                 piece._replace(start=piece.start + start, end=piece.end + start)
@@ -132,10 +146,11 @@ class MarkdownDocument(MarkedDocument):
         lines = self._located(token)
         group: list[Line] = []
         for line in [*lines, (0, "::::")]:
-            if _ALONE.fullmatch(line[1].strip()):
+            is_alone = _ALONE.fullmatch(line[1].strip()) is not None
+            if is_alone or _DEFINITION.match(line[1]):
                 yield from self._segment(group, kind)
                 group = []
-            else:
+            if not is_alone:
                 group.append(line)
 
     def _located(self, token: Token) -> list[Line]:
@@ -175,6 +190,11 @@ class MarkdownDocument(MarkedDocument):
             found = segment_of(self.text, self._items(lines))
             if found is not None:
                 yield found._replace(note=f"{kind}:{found.note}")
+
+
+def _emptied(found: "re.Match[str]") -> str:
+    """Empty lines in place of a text, so that the lines after it keep their numbers."""
+    return "\n" * len(_LINE_END.findall(found[0]))
 
 
 def _with_escapes(part: str | Code, escapes: Mapping[str, str], is_cell: bool) -> str | Code:
