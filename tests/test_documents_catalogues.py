@@ -1,6 +1,8 @@
 """XLIFF 1.2, string catalogs of Apple and Android's resources: special forms of their texts."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +65,50 @@ def test_empty_segments_of_a_target_are_filled(
     assert document.contents().decode() == text.replace(target, expected)
     document.fill([""] * len(segments))
     assert document.contents().decode() == text
+
+
+def unit(value: str, state: str = "translated") -> dict[str, Any]:
+    return {"stringUnit": {"state": state, "value": value}}
+
+
+def plural(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {"variations": {"plural": {"one": one, "other": other}}}
+
+
+FILES = plural(unit("%arg file"), unit("%arg files"))
+FOUND = unit("%#@n@ found") | {"substitutions": {"n": FILES | {"argNum": 1}}}
+NEW = unit("", "new")
+
+
+def devices(mac: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {"variations": {"device": {"mac": mac, "other": other}}}
+
+
+def reviewed(localisation: dict[str, Any]) -> dict[str, Any]:
+    own: dict[str, Any] = json.loads(json.dumps(localisation).replace("translated", "needs_review"))
+    return own
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "filled"),
+    [
+        (FOUND, NEW, reviewed(FOUND)),
+        (FOUND, unit(" ") | {"substitutions": {}}, reviewed(FOUND)),
+        (FILES, NEW, reviewed(FILES)),
+        (FILES, unit("old", "new"), reviewed(FILES)),
+        (unit("Hello"), plural(NEW, NEW), reviewed(unit("Hello"))),
+        (devices(FILES, unit("a")), devices(NEW, unit("b")), devices(reviewed(FILES), unit("b"))),
+        (unit("Hello"), plural(NEW, unit("b")), plural(NEW, unit("b"))),
+        (FILES, unit("b"), unit("b")),
+    ],
+)
+def test_new_localisations_count_as_absent(
+    source: dict[str, Any], target: dict[str, Any], filled: dict[str, Any], tmp_path: Path
+) -> None:
+    def catalog(own: dict[str, Any]) -> str:
+        strings = {"key": {"localizations": {"de": own, "en": source}}}
+        return json.dumps({"sourceLanguage": "en", "strings": strings}, indent=2, sort_keys=True)
+
+    document = opened("a.xcstrings", catalog(target), tmp_path)
+    document.fill(document.segments)
+    assert document.contents().decode() == catalog(filled)

@@ -85,7 +85,7 @@ class AppleCatalogDocument(TextSpanDocument):
             source.members["stringUnit"] = unit
         elif "stringUnit" not in source.members and "substitutions" in source.members:
             source.members["stringUnit"] = unit
-        target = localizations.child(self._target)
+        target = _filled(localizations, self._target)
         plan = self._lacking(key, source, target)
         if not plan or target is not None:
             return
@@ -108,7 +108,7 @@ class AppleCatalogDocument(TextSpanDocument):
                 continue  # the target does not vary
             parts: dict[str, Any] = {}
             for key, part in own.members.items() if own else ():
-                lacking = self._parts(name, kind, key, part, other.child(key) if other else None)
+                lacking = self._parts(name, kind, key, part, _filled(other, key))
                 if lacking:
                     parts[key] = lacking
             if parts and other is not None:
@@ -140,7 +140,7 @@ class AppleCatalogDocument(TextSpanDocument):
             forms = {form: forms.get(form, forms["other"]) for form in wanted}
         plan = {}
         for form, part in forms.items():
-            other = target.child(form) if target else None
+            other = _filled(target, form)
             lacking = self._lacking(f"{name}, {form}", part, other)
             if lacking and other is None:
                 plan[form] = lacking
@@ -152,7 +152,7 @@ class AppleCatalogDocument(TextSpanDocument):
     def _unit(self, name: str, text: str, target: Node, plan: dict[str, Any]) -> None:
         """Add a text, and plan its unit if that is empty or new."""
         unit = target.child("stringUnit")
-        is_new = unit is None or unit.text("state") == "new" or not unit.text("value").strip()
+        is_new = unit is None or _is_new(unit)
         if unit is None and target.members:
             return  # the target varies where the source does not
         written = "" if unit is None or is_new else unit.text("value")
@@ -220,6 +220,24 @@ class AppleCatalogDocument(TextSpanDocument):
                 at = next(iter(node.starts.values()))
                 places[at] = places.get(at, "") + f"{member},{style.line(1)}"
         return [*edits, *(Edit(at, at, text) for at, text in places.items())]
+
+
+def _filled(node: Node | None, key: str) -> Node | None:
+    """A member with a text; one whose texts are all new or empty counts as absent."""
+    found = node.child(key) if node else None
+    return None if found is None or _is_blank(found) else found
+
+
+def _is_blank(node: Node) -> bool:
+    if "stringSet" in node.members:
+        return False
+    unit = node.child("stringUnit")
+    parts = (part for part in node.members.values() if part.is_object)
+    return (unit is None or _is_new(unit)) and all(map(_is_blank, parts))
+
+
+def _is_new(unit: Node) -> bool:
+    return unit.text("state") == "new" or not unit.text("value").strip()
 
 
 class _Raw(str):
