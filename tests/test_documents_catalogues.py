@@ -112,3 +112,17 @@ def test_new_localisations_count_as_absent(
     document = opened("a.xcstrings", catalog(target), tmp_path)
     document.fill(document.segments)
     assert document.contents().decode() == catalog(filled)
+
+
+def test_words_that_android_marks_are_not_translated(tmp_path: Path) -> None:
+    text = (
+        '<resources xmlns:x="urn:oasis:names:tc:xliff:document:1.2"><string name="a">Welcome to '
+        '<x:g id="app">Ann\\\'s <b>Notes</b> &amp; co</x:g> now</string></resources>'
+    )
+    document = opened("strings.xml", text, tmp_path)
+    kept = '<x:g id="app">Ann\\\'s <b>Notes</b> &amp; co</x:g>'
+    assert document.segments == [f"Welcome to {kept} now"]
+    assert document.pieces(0)[1] == kept
+    document.fill([f"Jetzt zu {kept} los"])
+    expected = text.replace("Welcome to", "Jetzt zu").replace("now", "los")
+    assert document.contents().decode() == expected

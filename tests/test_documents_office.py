@@ -161,8 +161,9 @@ def test_field_codes_that_cross_paragraphs_stay(tmp_path: Path) -> None:
     begin = field("TOC", "x").partition(run("x"))[0]
     entry = begin + run("Title") + "<w:r><w:tab/></w:r>" + field("PAGEREF", "3")
     half = run("a ") + begin + run("b")
-    document = opened("a.docx", archive(word(entry, half)), tmp_path)
-    assert document.segments == ["Title<x1/>"]
+    two = half + "<w:r><w:tab/></w:r>" + run("c")
+    document = opened("a.docx", archive(word(entry, half, two)), tmp_path)
+    assert document.segments == ["Title<x1/>", "a <x1/>b"]
 
 
 SHEET: dict[str, str | bytes] = {

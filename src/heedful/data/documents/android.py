@@ -22,6 +22,8 @@ _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*', re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
 _WRITTEN = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 _SPACE = "\\u0020"
+_KEPT = ("{urn:oasis:names:tc:xliff:document:1.2}g",)
+"""The element around words that are not to be translated."""
 
 
 class AndroidDocument(XmlDocument):
@@ -40,7 +42,7 @@ class AndroidDocument(XmlDocument):
 
     def _add(self, element: "etree._Element") -> None:
         check_references(element, self.name)
-        raw = read_segment(element)
+        raw = read_segment(element, _KEPT)
         pieces = split_codes(raw.text, raw.codes)
         text, is_protected = _value(pieces)
         is_reference = re.fullmatch(r"\s*[@?][\w:./]+\s*", raw.text)

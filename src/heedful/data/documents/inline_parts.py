@@ -13,10 +13,10 @@ from heedful.data.documents.inline_pieces import (
     Paragraph,
     Piece,
     Words,
+    is_movable,
     joined,
     merged,
     trimmed,
-    unpaired,
 )
 from heedful.data.documents.marked import Code, Marked, MarkedDocument, one_line
 from heedful.data.documents.xml import TAG, element_spans
@@ -61,7 +61,7 @@ class InlinePart(MarkedDocument):
             inner, paragraph = trimmed(element, merged(pieces))
             if not any(isinstance(one, Words) and one.text.strip() for one in inner):
                 continue
-            if any(isinstance(one, Markup) and one.fixed for one in unpaired(inner)):
+            if not is_movable(inner):
                 continue
             codes = Codes(paragraph)
             codes.add(inner)

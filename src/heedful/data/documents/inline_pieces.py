@@ -251,11 +251,16 @@ def joined(pieces: Sequence[Piece]) -> list[Piece]:
     return found
 
 
-def unpaired(pieces: Sequence[Piece]) -> list[Piece]:
-    """Words, and markup that belongs to no pair."""
-    found = pairs(pieces)
-    paired = {*found, *found.values()}
-    return [piece for place, piece in enumerate(pieces) if place not in paired]
+def is_movable(pieces: Sequence[Piece]) -> bool:
+    """Whether markup may get another order: fixed markup only if it is alone, as one code."""
+    paired = {place for pair in pairs(pieces).items() for place in pair}
+    markup = [place for place, piece in enumerate(pieces) if isinstance(piece, Markup)]
+    fixed = [place for place in markup if place not in paired and _is_fixed(pieces[place])]
+    return not fixed or (len(fixed) == len(markup) == fixed[-1] - fixed[0] + 1)
+
+
+def _is_fixed(piece: Piece) -> bool:
+    return isinstance(piece, Markup) and piece.fixed
 
 
 def trimmed(element: "etree._Element", pieces: Sequence[Piece]) -> tuple[list[Piece], Paragraph]:

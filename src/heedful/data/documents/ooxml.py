@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from heedful.basics.errors import UserError
@@ -10,7 +10,7 @@ from heedful.data.documents.archive import Archive, ArchiveDocument
 from heedful.data.documents.base import Document
 from heedful.data.documents.inline_parts import InlinePart
 from heedful.data.documents.inline_pieces import Fragment, Markup, Piece, Words
-from heedful.data.readers.markup import ESCAPES
+from heedful.data.readers.markup import ATTRIBUTE_ESCAPES, ESCAPES
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -22,17 +22,25 @@ _NAMESPACES = {
     "http://purl.oclc.org/ooxml/drawingml/main": "a",
     "http://schemas.openxmlformats.org/spreadsheetml/2006/main": "x",
     "http://purl.oclc.org/ooxml/spreadsheetml/main": "x",
+    "http://schemas.openxmlformats.org/drawingml/2006/chart": "c",
+    "http://purl.oclc.org/ooxml/drawingml/chart": "c",
+    "http://schemas.microsoft.com/office/spreadsheetml/2018/threadedcomments": "t",
 }
 _PARAGRAPHS = frozenset({"w:p", "a:p", "x:si", "x:is", "x:text"})
 _RUNS = frozenset({"w:r", "a:r", "x:r"})
 _TEXTS = frozenset({"w:t", "a:t", "x:t"})
+_PLAIN = frozenset({"c:v", "t:text"})
+"""Texts without styles: names in charts, and comments of newer versions of Excel."""
+_NUMBERS = frozenset({"c:numCache", "c:numLit"})
 _PROPERTIES = frozenset({"w:pPr", "a:pPr", "a:endParaRPr"})
 _CONTAINERS = frozenset({
     "w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:sdt", "w:dir", "w:bdo",
 })  # fmt: skip
 _WHOLE = frozenset({"w:fldSimple", "a:fld"})
-_DROPPED = frozenset({"w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen"})
-"""Notes of the program about the old text."""
+_DROPPED = frozenset({
+    "w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "x:rPh", "x:phoneticPr",
+})  # fmt: skip
+"""Notes of the program about the old text, and how it is read aloud."""
 _RANGE = re.compile(r"(w:\w+)(?:Range)?(Start|End)$")
 _FIELDS = re.compile(r"\s*(?:HYPERLINK|TOC|REF)\b", re.IGNORECASE)
 """Fields whose results are translated."""
@@ -68,31 +76,43 @@ class OoxmlPart(InlinePart):
     def __init__(self, data: bytes, name: str, kept: Collection[str] = ()) -> None:
         self._kept = kept
         self._raw: dict[str, str] = {}
-        """A style without what differs between runs that look alike → its XML."""
+        """A style without what differs between runs that look alike → its XML, which begins with
+        the namespaces that the run declares, and ``>``."""
         super().__init__(data, name)
 
     def paragraphs(self, root: "etree._Element") -> Iterator[tuple["etree._Element", list[Piece]]]:
         for child in root:
-            if _name(child) in _PARAGRAPHS:
-                pieces: list[Piece] = []
+            name = _name(child)
+            if name in _PARAGRAPHS or name in _PLAIN:
+                pieces: list[Piece] = [Words(child.text or "", _DIRECT)] if name in _PLAIN else []
                 yield from self._children(child, pieces, [])
-                words = "".join(one.text for one in pieces if isinstance(one, Words))
-                if not (_plain(words) in self._kept and _name(child).startswith("x:")):
+                if not self._is_kept(child, pieces):
                     yield child, pieces
-            else:
+            elif name not in _NUMBERS:
                 yield from self.paragraphs(child)
 
     def range_of(self, paragraph: "etree._Element") -> tuple[int, int]:
+        if _name(paragraph) in _PLAIN:
+            return self.inside(paragraph)
         inside = [child for child in paragraph if _name(child) not in _PROPERTIES]
         return self.span(inside[0])[0], self.span(inside[-1])[1]
 
     def written(self, words: str, style: str, paragraph: "etree._Element") -> str:
+        if _name(paragraph) in _PLAIN:
+            return words.translate(ESCAPES)
         prefix = f"{paragraph.prefix}:" if paragraph.prefix else ""
         space = "" if _name(paragraph) == "a:p" else ' xml:space="preserve"'
         text = f"<{prefix}t{space}>{words.translate(ESCAPES)}</{prefix}t>"
         if style == _DIRECT:
             return text
-        return f"<{prefix}r>{self._raw.get(style, '')}{text}</{prefix}r>"
+        return f"<{prefix}r{self._raw.get(style, '>')}{text}</{prefix}r>"
+
+    def _is_kept(self, paragraph: "etree._Element", pieces: Sequence[Piece]) -> bool:
+        name = _name(paragraph)
+        if name == "t:text":  # the persons in a comment are at places of its text
+            return any(_name(one) == "t:mentions" for one in paragraph.itersiblings())
+        words = "".join(one.text for one in pieces if isinstance(one, Words))
+        return name.startswith(("x:", "c:")) and _plain(words) in self._kept
 
     def _children(
         self, element: "etree._Element", pieces: list[Piece], fields: list[_Field]
@@ -135,22 +155,43 @@ class OoxmlPart(InlinePart):
         self, run: "etree._Element", pieces: list[Piece], fields: list[_Field]
     ) -> Iterator[tuple["etree._Element", list[Piece]]]:
         prefix = f"{run.prefix}:" if run.prefix else ""
-        raw = style = ""
+        declared = self._declared(run)
+        raw, style = f"{declared}>", ""
         for child in run:
             name = _name(child)
             if name.endswith(":rPr"):
-                raw = self.text[slice(*self.span(child))]
-                style = _EMPTY.sub("", _NO_STYLE.sub("", raw))
+                own = self.text[slice(*self.span(child))]
+                raw, style = f"{declared}>{own}", declared + _EMPTY.sub("", _NO_STYLE.sub("", own))
                 self._raw.setdefault(style, raw)
             elif name in _TEXTS:
                 pieces.append(Words(child.text or "", style))
+            elif name == "w:ruby":
+                for base in child:
+                    if _name(base) == "w:rubyBase":
+                        yield from self._children(base, pieces, fields)
             elif name == "w:noBreakHyphen":
                 pieces.append(Words("\u2011", style))
             elif name not in _DROPPED:
                 start, end = self.span(child)
-                fragment = Fragment(f"<{prefix}r>{raw}", start, end, f"</{prefix}r>")
+                fragment = Fragment(f"<{prefix}r{raw}", start, end, f"</{prefix}r>")
                 self._special(child, fragment, pieces, fields)
                 yield from self.paragraphs(child)
+
+    def _declared(self, run: "etree._Element") -> str:
+        """The namespaces that a run, or what it stands in, declares and its paragraph does not."""
+        found = ""
+        element: etree._Element | None = run
+        while element is not None and _name(element) not in _PARAGRAPHS:
+            start = self.span(element)[0]
+            found += self.text[start : self.text.index(">", start)]
+            element = element.getparent()
+        if "xmlns" not in found or element is None:
+            return ""
+        new = sorted(
+            (f"xmlns:{prefix}" if prefix else "xmlns", uri.translate(ATTRIBUTE_ESCAPES))
+            for prefix, uri in run.nsmap.items() - element.nsmap.items()
+        )
+        return "".join(f' {name}="{uri}"' for name, uri in new)
 
     def _special(
         self,
@@ -232,7 +273,7 @@ class WordDocument(OfficeDocument):
     main = re.compile(r"word/document\d*\.xml")
     texts = re.compile(
         r"word/(?:(?:document|header|footer|footnotes|endnotes|comments)\d*"
-        r"|charts/chart\d+|diagrams/(?:data|drawing)\d+)\.xml"
+        r"|charts/chart\d+|drawings/drawing\d+|diagrams/(?:data|drawing)\d+)\.xml"
     )
 
 
@@ -241,7 +282,8 @@ class SlidesDocument(OfficeDocument):
 
     main = re.compile(r"ppt/presentation\.xml")
     texts = re.compile(
-        r"ppt/(?:slides/slide|notesSlides/notesSlide|charts/chart|diagrams/(?:data|drawing))\d+\.xml"
+        r"ppt/(?:slides/slide|notesSlides/notesSlide|charts/chart|drawings/drawing"
+        r"|diagrams/(?:data|drawing))\d+\.xml"
     )
 
 
@@ -253,8 +295,8 @@ class SheetsDocument(OfficeDocument):
 
     main = re.compile(r"xl/workbook\d*\.xml")
     texts = re.compile(
-        r"xl/(?:sharedStrings|comments\d*|comments/comment\d+|worksheets/sheet\d+"
-        r"|drawings/drawing\d+|charts/chart\d+|diagrams/(?:data|drawing)\d+)\.xml"
+        r"xl/(?:sharedStrings|comments\d*|comments/comment\d+|threadedComments/threadedComment\d+"
+        r"|worksheets/sheet\d+|drawings/drawing\d+|charts/chart\d+|diagrams/(?:data|drawing)\d+)\.xml"
     )
     _tables = re.compile(r"xl/(?:tables/|pivotCache/pivotCacheDefinition)[^/]*\.xml")
     _column = re.compile(r"<(?:\w+:)?(?:tableColumn|cacheField)\b[^<>]*?\sname=\"([^\"]*)\"")

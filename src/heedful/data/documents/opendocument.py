@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _PARAGRAPHS = frozenset({f"{_TEXT}p", f"{_TEXT}h"})
-_CONTAINERS = frozenset({f"{_TEXT}span", f"{_TEXT}a", f"{_TEXT}meta", f"{_TEXT}ruby-base"})
+_CONTAINERS = frozenset({f"{_TEXT}span", f"{_TEXT}a", f"{_TEXT}meta"})
+_RUBY, _RUBY_BASE = f"{_TEXT}ruby", f"{_TEXT}ruby-base"
 _SPACE = f"{_TEXT}s"
 _DROPPED = f"{_TEXT}soft-page-break"
 _SKIPPED = f"{_TEXT}tracked-changes"
@@ -57,6 +58,9 @@ class OpenDocumentPart(InlinePart):
                 pieces.append(Markup("open", (Fragment("", start, first),)))
                 yield from self._children(child, pieces)
                 pieces.append(Markup("close", (Fragment("", last, end),)))
+            elif child.tag == _RUBY:  # a changed text loses the readings above it
+                for base in child.iterchildren(_RUBY_BASE):
+                    yield from self._children(base, pieces)
             elif found:
                 identity = child.get(f"{_TEXT}name") or child.get(f"{_TEXT}id") or ""
                 kind = "open" if found[2] == "start" else "close"

@@ -10,7 +10,7 @@ again, and everything else is text.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -33,11 +33,16 @@ class Segment(NamedTuple):
     codes: tuple[str, ...]
 
 
-def read_segment(element: "etree._Element") -> Segment:
-    """The text of ``source``, ``target`` or ``seg``."""
+def read_segment(element: "etree._Element", kept: Collection[str] = ()) -> Segment:
+    """The text of ``source``, ``target`` or ``seg``.
+
+    Args:
+        element: the element.
+        kept: names of elements, with their namespace, whose words are not to be translated.
+    """
     parts: list[str] = []
     codes: list[str] = []
-    _collect(element, parts, codes)
+    _collect(element, parts, codes, kept)
     return Segment("".join(parts), tuple(codes))
 
 
@@ -73,15 +78,18 @@ def split_codes(text: str, codes: Sequence[str]) -> list[str]:
     return re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
 
 
-def _collect(element: "etree._Element", parts: list[str], codes: list[str]) -> None:
+def _collect(
+    element: "etree._Element", parts: list[str], codes: list[str], kept: Collection[str]
+) -> None:
     parts.append(element.text or "")
     for child in element:
         has_content = len(child) > 0 or bool(child.text)
-        if _local(child) in ENCLOSING and has_content and not _is_kept(child):
+        is_kept = child.tag in kept or _is_kept(child)
+        if _local(child) in ENCLOSING and has_content and not is_kept:
             opening, closing = _tags(child)
             parts.append(opening)
             codes.append(opening)
-            _collect(child, parts, codes)
+            _collect(child, parts, codes, kept)
             parts.append(closing)
             codes.append(closing)
         else:
