@@ -8,6 +8,7 @@ import pytest
 
 from heedful.data.documents import Document, open_document
 from heedful.data.readers import read_pairs
+from heedful.data.units import read_units
 
 XLIFF = (
     '<xliff version="1.2"><file source-language="en" target-language="de"><body>'
@@ -56,6 +57,7 @@ def test_empty_segments_of_a_target_are_filled(
     document = opened("a.xlf", text, tmp_path)
     assert document.segments == segments
     assert list(read_pairs([tmp_path / "a.xlf"], source="en", target="de")) == []
+    assert [one.is_done for one in read_units(tmp_path / "a.xlf")] == [False]
     for _ in range(2):
         document.fill([segment.upper() for segment in segments])
         assert document.contents().decode() == text.replace(target, filled)

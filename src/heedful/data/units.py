@@ -23,6 +23,7 @@ from heedful.data.readers.text import lines_of
 from heedful.data.readers.xliff import (
     NOT_YET,
     REVIEW_STATE,
+    empty_segments,
     is_filled,
     is_header,
     is_translatable,
@@ -185,6 +186,7 @@ def _of_xliff(elements: Iterator["etree._Element"]) -> Iterator[Unit]:
         own = _id_of(element)
         state = "" if target is None else target.get("state", "")
         is_done = bool(text) and state not in NOT_YET | {REVIEW_STATE} and is_segment_done(element)
+        is_done = is_done and not empty_segments(element)
         name = f"unit {number}" if own is None else f"id {own}"
         longest, identity = _longest(element), _identity(element)
         content = read_segment(source).text

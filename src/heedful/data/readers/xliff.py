@@ -142,7 +142,7 @@ def is_translatable(unit: "etree._Element") -> bool:
 
 def is_filled(target: "etree._Element") -> bool:
     """Whether a target, or a segment in it, has words or codes besides empty ``mrk``."""
-    has_codes = any(one.tag.rpartition("}")[2] != "mrk" for one in target.iterdescendants("*"))
+    has_codes = any(str(one.tag).rpartition("}")[2] != "mrk" for one in target.iterdescendants("*"))
     return has_codes or bool("".join(target.itertext()).strip())
 
 
