@@ -1,6 +1,8 @@
 """XLIFF 1.2, string catalogs of Apple and Android's resources: special forms of their texts."""
 
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +130,31 @@ def test_words_that_android_marks_are_not_translated(tmp_path: Path) -> None:
     document.fill([f"Jetzt zu {kept} los"])
     expected = text.replace("Welcome to", "Jetzt zu").replace("now", "los")
     assert document.contents().decode() == expected
+
+
+def test_words_in_styles_of_android_are_translated(tmp_path: Path) -> None:
+    text = '<resources><string name="a">It\\\'s <b>very <i>new</i></b> &lt;now&gt;</string></resources>'
+    document = opened("strings.xml", text, tmp_path)
+    assert document.segments == ["It's <b>very <i>new</i></b> <now>"]
+    assert document.pieces(0)[1::2] == ["<b>", "<i>", "</i>", "</b>"]
+    document.fill(["<b>Ganz <i>neu</i></b>: it's"])
+    expected = text.replace(
+        "It\\'s <b>very <i>new</i></b> &lt;now&gt;", "<b>Ganz <i>neu</i></b>: it\\'s"
+    )
+    assert document.contents().decode() == expected
+
+
+def test_an_archive_that_is_filled_again_has_the_last_translations(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    namespace = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<w/>")
+        archive.writestr(
+            "xl/sharedStrings.xml", f'<sst xmlns="{namespace}"><si><t>one</t></si></sst>'
+        )
+    document = open_document(path)
+    assert document is not None
+    for _ in range(2):
+        document.fill(["eins"])
+        with zipfile.ZipFile(io.BytesIO(document.contents())) as archive:
+            assert b"eins" in archive.read("xl/sharedStrings.xml")

@@ -349,7 +349,7 @@ def test_android_quotes_keep_white_space_and_are_not_part_of_the_text(tmp_path: 
         ("a \n b\u00a0 c", "a b\u00a0 c", "a b\u00a0 c"),
         ('say " <g id="1">it</g>  " &lt;', 'say  <g id="1">it</g>   <', None),
         ('"a  <g id="1">b</g>"', 'a  <g id="1">b</g>', '"a  <g id="1">b</g>"'),
-        (r"<b>it\'s</b> \"now\"", r"<b>it\'s</b> " + '"now"', r"<b>it\'s</b> \"now\""),
+        (r"<b>it\'s</b> \"now\"", '<b>it\'s</b> "now"', r"<b>it\'s</b> \"now\""),
     ],
 )
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])

@@ -42,7 +42,7 @@ class AndroidDocument(XmlDocument):
 
     def _add(self, element: "etree._Element") -> None:
         check_references(element, self.name)
-        raw = read_segment(element, _KEPT)
+        raw = read_segment(element, None, _KEPT)
         pieces = split_codes(raw.text, raw.codes)
         text, is_protected = _value(pieces)
         is_reference = re.fullmatch(r"\s*[@?][\w:./]+\s*", raw.text)

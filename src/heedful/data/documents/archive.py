@@ -152,10 +152,9 @@ class ArchiveDocument(Document):
         reported: Counter[str] = Counter()
         start = 0
         for (name, part), end in zip(self._parts.items(), self._ends, strict=True):
-            before = part.contents()
             part.reports = lambda count, text: reported.update({text: count})
             part.fill(translations[start:end], self.matches[start:end])
-            if part.contents() != before:
+            if part.contents() != part._original():
                 changed[name] = part.contents()
             start = end
         for text, count in reported.items():

@@ -33,16 +33,21 @@ class Segment(NamedTuple):
     codes: tuple[str, ...]
 
 
-def read_segment(element: "etree._Element", kept: Collection[str] = ()) -> Segment:
-    """The text of ``source``, ``target`` or ``seg``.
+def read_segment(
+    element: "etree._Element",
+    enclosing: Collection[str] | None = ENCLOSING,
+    kept: Collection[str] = (),
+) -> Segment:
+    """The text of ``source``, ``target``, ``seg`` or another element.
 
     Args:
         element: the element.
+        enclosing: local names of elements whose words are part of the text; None for all elements.
         kept: names of elements, with their namespace, whose words are not to be translated.
     """
     parts: list[str] = []
     codes: list[str] = []
-    _collect(element, parts, codes, kept)
+    _collect(element, parts, codes, enclosing, kept)
     return Segment("".join(parts), tuple(codes))
 
 
@@ -79,17 +84,22 @@ def split_codes(text: str, codes: Sequence[str]) -> list[str]:
 
 
 def _collect(
-    element: "etree._Element", parts: list[str], codes: list[str], kept: Collection[str]
+    element: "etree._Element",
+    parts: list[str],
+    codes: list[str],
+    enclosing: Collection[str] | None,
+    kept: Collection[str],
 ) -> None:
     parts.append(element.text or "")
     for child in element:
         has_content = len(child) > 0 or bool(child.text)
         is_kept = child.tag in kept or _is_kept(child)
-        if _local(child) in ENCLOSING and has_content and not is_kept:
+        encloses = enclosing is None or _local(child) in enclosing
+        if encloses and has_content and not is_kept:
             opening, closing = _tags(child)
             parts.append(opening)
             codes.append(opening)
-            _collect(child, parts, codes, kept)
+            _collect(child, parts, codes, enclosing, kept)
             parts.append(closing)
             codes.append(closing)
         else:
