@@ -133,14 +133,13 @@ def test_words_that_android_marks_are_not_translated(tmp_path: Path) -> None:
 
 
 def test_words_in_styles_of_android_are_translated(tmp_path: Path) -> None:
-    text = '<resources><string name="a">It\\\'s <b>very <i>new</i></b> &lt;now&gt;</string></resources>'
+    inner = "It\\'s <b>very <i>new</i></b> &lt;now&gt;"
+    text = f'<resources><string name="a">{inner}</string></resources>'
     document = opened("strings.xml", text, tmp_path)
     assert document.segments == ["It's <b>very <i>new</i></b> <now>"]
     assert document.pieces(0)[1::2] == ["<b>", "<i>", "</i>", "</b>"]
     document.fill(["<b>Ganz <i>neu</i></b>: it's"])
-    expected = text.replace(
-        "It\\'s <b>very <i>new</i></b> &lt;now&gt;", "<b>Ganz <i>neu</i></b>: it\\'s"
-    )
+    expected = text.replace(inner, "<b>Ganz <i>neu</i></b>: it\\'s")
     assert document.contents().decode() == expected
 
 
