@@ -217,6 +217,14 @@ def test_languages_that_are_missing_or_unknown_are_one_line(name: str, tmp_path:
     (folder / "tokenizer_config.json").write_text(json.dumps(changed))
     refused("legacy_behaviour = true", source=source, target=target)
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    if name == "m2m":
+        for changed, message in (
+            ({"language_codes": []}, r"language_codes = \[\]: supported are"),
+            ({"added_tokens_decoder": {"900": {"content": "<tag>"}}}, '"<tag>" is added to those'),
+        ):
+            (folder / "tokenizer_config.json").write_text(json.dumps(settings | changed))
+            refused(message, source=source, target=target)
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 90}))
     refused("only 90 rows", source=source, target=target)

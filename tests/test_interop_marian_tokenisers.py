@@ -124,3 +124,10 @@ def test_wrong_files_are_one_line() -> None:
         wrong = config | {name: value}
         with pytest.raises(UserError, match=name):
             find_marian_special(files, wrong, "here")
+    for name, content in (
+        ("added_tokens.json", {"<tag>": 600}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"600": {"content": "<tag>"}}}),
+    ):
+        more = files | {name: json.dumps(content).encode()}
+        with pytest.raises(UserError, match='token "<tag>" is added to those of vocab.json'):
+            find_marian_special(more, config, "here")

@@ -277,6 +277,12 @@ def test_a_step_that_makes_texts_longer_is_refused_or_allowed_once() -> None:
 
 
 LOWER = {"type": "Lowercase"}
+BERT: dict[str, Any] = {"type": "BertNormalizer", "handle_chinese_chars": True, "lowercase": True}
+BERT |= {"strip_accents": None, "clean_text": False}
+DIGITS: dict[str, Any] = {"type": "Sequence", "pretokenizers": []}
+DIGITS["pretokenizers"].append({"type": "Digits", "individual_digits": True})
+DIGITS["pretokenizers"].append({"type": "ByteLevel", "add_prefix_space": False})
+DIGITS["pretokenizers"][1] |= {"trim_offsets": True, "use_regex": True}
 OTHER_THAN_THE_CLASS: list[tuple[str, str, Any, str]] = [
     ("xlm-roberta", "normalizer", LOWER, r"normalizers \['Lowercase'\]"),
     ("t5", "normalizer", LOWER, r"normalizers \['Lowercase'\]"),
@@ -285,6 +291,14 @@ OTHER_THAN_THE_CLASS: list[tuple[str, str, Any, str]] = [
     ("t5", "pre_tokenizer", {"prepend_scheme": "never"}, 'prepend_scheme = "never"'),
     ("pegasus", "pre_tokenizer", {"prepend_scheme": "first"}, 'prepend_scheme = "first"'),
     ("t5", "model", {"unk_id": 0}, "unk_id = 0"),
+    ("wordpiece", "normalizer", BERT, "clean_text = false"),
+    ("wordpiece", "pre_tokenizer", {"type": "WhitespaceSplit"}, "'WhitespaceSplit'"),
+    ("wordpiece", "model", {"max_input_chars_per_word": 5}, "max_input_chars_per_word = 5"),
+    ("bytes", "normalizer", LOWER, r"normalizers \['Lowercase'\]"),
+    ("bytes", "pre_tokenizer", {"use_regex": False}, "uses ByteLevel with GPT-2's words"),
+    ("bytes", "pre_tokenizer", DIGITS, r"pre_tokenizer \['Digits', 'ByteLevel'\]"),
+    ("bytes", "model", {"ignore_merges": True}, "ignore_merges = true"),
+    ("roberta", "model", {"byte_fallback": True}, "byte_fallback = true"),
 ]
 
 
@@ -308,6 +322,62 @@ def test_what_the_class_would_not_build_is_refused(
     files["tokenizer.json"] = json.dumps(described).encode()
     with pytest.raises(UserError, match=message) as caught:
         check_tokeniser(files, config, "here")
+    assert "\n" not in str(caught.value)
+
+
+SPECIAL_ADDED = {"content": "<new>", "lstrip": True, "special": True}
+ADDED: list[tuple[str, dict[str, Any]]] = [
+    ("added_tokens.json", {"<new>": 0, "né": 1}),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"0": SPECIAL_ADDED}}),
+    ("tokenizer_config.json", {"additional_special_tokens": ["<new>", "cat"]}),
+    ("tokenizer_config.json", {"extra_special_tokens": ["<new>"]}),
+    ("special_tokens_map.json", {"additional_special_tokens": ["<new>"]}),
+]
+"""Files that add tokens; ids count from the end of the vocabulary."""
+
+
+@pytest.mark.parametrize("kind", ["wordpiece-old", "bytes-old", "roberta-old", "bytes"])
+@pytest.mark.parametrize(("file", "more"), ADDED)
+def test_tokens_of_other_files_are_added(
+    kind: str, file: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    folder, theirs, ours = made(kind)
+    for name, content in read_files(folder).items():
+        (tmp_path / name).write_bytes(content)
+    first, at = len(theirs), tmp_path / file
+    if "added_tokens_decoder" in more:
+        [one] = more["added_tokens_decoder"].values()
+        more = {"added_tokens_decoder": {str(first): one}}
+    elif file == "added_tokens.json":
+        more = {text: first + row for text, row in more.items()}
+    given = json.loads(at.read_text()) if at.exists() else {}
+    at.write_text(json.dumps(given | more))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    found = ImportedVocabulary(read_files(tmp_path), ours.special, first + 3, "here")
+    for text in ("The <new> cat né", "<new>a", "cats  <new>"):
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert first in expected
+        assert found.encode(text) == in_ours(found, expected)
+
+
+DAMAGED: list[tuple[str, Any, str]] = [
+    ("added_tokens.json", {"<new>": 7}, 'the added token "<new>" has the id 7, but'),
+    ("added_tokens.json", {"cat": 900}, 'the added token "cat" has the id 900'),
+    ("added_tokens.json", [], "not a table of tokens and numbers"),
+    ("added_tokens.json", {"<new>": "x"}, "has no number"),
+    ("tokenizer_config.json", {"added_tokens_decoder": [3]}, "has no text"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"x": {"content": "a"}}}, "has no number"),
+    ("tokenizer_config.json", {"extra_special_tokens": [[]]}, "has no text"),
+    ("tokenizer_config.json", {"extra_special_tokens": "x"}, "not a list of tokens"),
+    ("tokenizer_config.json", {"split_special_tokens": True}, "split_special_tokens = true"),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "message"), DAMAGED)
+def test_added_tokens_that_cannot_be_are_one_line(file: str, content: Any, message: str) -> None:
+    files = read_files(made("wordpiece-old")[0]) | {file: json.dumps(content).encode()}
+    with pytest.raises(UserError, match=message) as caught:
+        check_tokeniser(files, {"model_type": "bert"}, "here")
     assert "\n" not in str(caught.value)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
+from heedful.data.added_tokens import refuse_unknown_tokens
 from heedful.data.fixed_symbols import digest
 from heedful.data.imported_vocabulary import count_rows
 from heedful.data.language_tokens import M2M100, WMT21, Languages, language_token
@@ -138,7 +139,7 @@ def language_rows(files: Mapping[str, bytes], where: str) -> dict[str, int]:
     """
     kind = read_tokeniser_settings(files, where).get("language_codes", "m2m100")
     known = {"m2m100": M2M100, "wmt21": WMT21}
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise UserError(
             f"{where}/tokenizer_config.json: language_codes = {kind!r:.40}: supported are m2m100 "
             "and wmt21"
@@ -155,10 +156,13 @@ def find_m2m_special(
     A target begins with the end symbol, so that BEGIN has no row of its own.
 
     Raises:
-        UserError: the configuration contradicts the vocabulary, or a symbol is missing.
+        UserError: the configuration contradicts the vocabulary, a symbol is missing, or tokens are
+            added to the vocabulary.
     """
     settings = read_tokeniser_settings(files, where)
     rows = rows_in(files, "vocab.json", where)
+    languages = {f"__{one}__" for one in language_rows(files, where)}
+    refuse_unknown_tokens(files, settings, rows.keys() | languages, where)
     named = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>"}
     pad, unknown, end = (
         rows.get(settings.get(f"{role}_token", usual)) for role, usual in named.items()

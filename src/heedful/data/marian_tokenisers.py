@@ -17,6 +17,7 @@ from heedful.basics.bounded_reading import parse_json
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.added_tokens import refuse_unknown_tokens
 from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.imported_vocabulary import check_places, count_rows, places_of
@@ -33,6 +34,7 @@ FILES = (
     "target_vocab.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
 )
 """Files of tokenisers that are kept if they exist."""
 
@@ -268,9 +270,12 @@ def find_marian_special(
     symbol. It becomes BEGIN; then the model has no PAD, which is not needed.
 
     Raises:
-        UserError: the configuration contradicts the vocabulary, or a symbol is missing.
+        UserError: the configuration contradicts the vocabulary, a symbol is missing, or tokens are
+            added to the vocabulary.
     """
     token_settings = read_tokeniser_settings(files, where)
+    tables = read_rows(files, where)
+    refuse_unknown_tokens(files, token_settings, tables[0].keys() | tables[1].keys(), where)
     end, pad, start = (
         config.get(name) for name in ("eos_token_id", "pad_token_id", "decoder_start_token_id")
     )
@@ -285,7 +290,7 @@ def find_marian_special(
             "eos_token_id too"
         )
     found = []
-    for rows in read_rows(files, where):
+    for rows in tables:
         unknown = rows.get(token_settings.get("unk_token", "<unk>"))
         ends = rows.get(token_settings.get("eos_token", "</s>"))
         if unknown is None or ends != end:

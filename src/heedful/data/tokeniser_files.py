@@ -15,6 +15,7 @@ from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.native import call_native
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.added_tokens import add_tokens
 from heedful.data.tokenizer_json import check_vocabulary, checked_tokenizer
 
 FILES = (
@@ -125,15 +126,18 @@ def read_tokenizer(files: Mapping[str, bytes], where: str) -> Tokenizer:
 def _read(files: Mapping[str, bytes], where: str) -> Tokenizer:
     if "tokenizer.json" in files:
         checked = checked_tokenizer(files["tokenizer.json"], f"{where}/tokenizer.json")
-        return Tokenizer.from_str(checked)
-    if "vocab.txt" in files:
-        return _wordpiece(files, where)
-    if "vocab.json" in files and "merges.txt" in files:
-        return _byte_merges(files, where)
-    raise UserError(
-        f"{where}: no tokeniser: there is no tokenizer.json, no vocab.txt, and no vocab.json with "
-        "merges.txt"
-    )
+        tokenizer = Tokenizer.from_str(checked)
+    elif "vocab.txt" in files:
+        tokenizer = _wordpiece(files, where)
+    elif "vocab.json" in files and "merges.txt" in files:
+        tokenizer = _byte_merges(files, where)
+    else:
+        raise UserError(
+            f"{where}: no tokeniser: there is no tokenizer.json, no vocab.txt, and no vocab.json "
+            "with merges.txt"
+        )
+    add_tokens(tokenizer, files, read_tokeniser_settings(files, where), where)
+    return tokenizer
 
 
 def family_of(tokenizer: Tokenizer, where: str) -> str:

@@ -74,7 +74,7 @@ def checked_tokenizer(content: bytes, where: str) -> str:
     else:
         _check_model(values["model"], where)
     added = values.get("added_tokens") or []
-    _check_added(added, where)
+    check_added(added, where)
     _check_steps(values, "normalizer", "normalizers", _NORMALIZERS, where)
     _check_steps(values, "pre_tokenizer", "pretokenizers", _PRE_TOKENIZERS, where)
     parts = {name: values.get(name) for name in ("normalizer", "pre_tokenizer", "model")}
@@ -113,7 +113,8 @@ def _check_model(model: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _check_added(added: Any, where: str) -> None:
+def check_added(added: Any, where: str) -> None:
+    """Raise UserError if a list of added tokens is too long, or a token is no text."""
     if not isinstance(added, list) or len(added) > _MOST_ADDED:
         raise UserError(f"{where}: added_tokens is not a list of at most {_MOST_ADDED:,} tokens")
     for token in added:

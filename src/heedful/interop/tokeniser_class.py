@@ -57,6 +57,8 @@ _ALWAYS_PREFIXED = ("T5Tokenizer", "XLNetTokenizer")
 _REPLACED = {" {2,}": "Replace of spaces", r"\n": "Replace of line feeds"}
 _NEEDS_FILE = ("llama", "mistral", "qwen2")
 """Values of ``model_type`` whose tokenisers are not built from vocab.json and merges.txt here."""
+_LONGEST_WORD = 100
+"""Characters of a word from which on BERT's classes take it for unknown."""
 _NORMALIZER = {
     "do_lower_case": ("lowercase", True),
     "strip_accents": ("strip_accents", None),
@@ -78,6 +80,12 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
             ``tokenizer_config.json``, or the files are damaged.
     """
     settings = read_tokeniser_settings(files, where)
+    if settings.get("split_special_tokens"):
+        raise UserError(
+            f"{where}/tokenizer_config.json: split_special_tokens = "
+            f"{json.dumps(settings['split_special_tokens'])[:40]} is not supported: heedful reads "
+            "the name of a special token in a text as that token"
+        )
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
     named = settings.get("tokenizer_class") or config.get("tokenizer_class")
@@ -86,33 +94,44 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
         named = _USUAL.get(str(kind), "XLMRobertaTokenizer")
     if kind in _NEEDS_FILE and "tokenizer.json" not in files:
         raise UserError(f"{where}: there is no tokenizer.json, which model_type = '{kind}' needs")
-    steps = json.loads(tokenizer.to_str())
+    steps, own = json.loads(tokenizer.to_str()), str(named).removesuffix("Fast")
     if kind == "qwen2":  # AutoTokenizer uses Qwen2Tokenizer, whatever the files name
         _check_qwen2(steps, where)
     if named in _GENERIC or (named is None and kind in _NEEDS_FILE):
         return
-    if named is not None and str(named).removesuffix("Fast") not in known:
+    if named is not None and own not in known:
         raise UserError(
             f"{where}: tokenizer_class = {json.dumps(named)} is not supported for a tokeniser of "
             f"this kind; supported are {', '.join((*known, *_GENERIC))}"
         )
     if "tokenizer.json" not in files:
         return  # the tokeniser is built from these settings
-    if str(named).removesuffix("Fast") == "LlamaTokenizer":
+    if own == "LlamaTokenizer":
         return  # with a byte-level tokenizer.json, AutoTokenizer uses the file unchanged
     if family == "wordpiece":
-        _check_normalizer(steps["normalizer"] or {}, settings, where)
+        _check_wordpiece(steps, settings, where)
     elif family == "merges":
         _check_nllb(steps, where)
-    elif family == "bytes":
-        _check_prefix_space(steps["pre_tokenizer"], settings, where)
+    elif family == "unigram":
+        _check_unigram(steps, settings, own, where)
     else:
-        _check_unigram(steps, settings, str(named).removesuffix("Fast"), where)
+        _check_bytes(steps, settings, kind == "qwen2" or own == "Qwen2Tokenizer", where)
 
 
-def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
+def _check_wordpiece(steps: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
+    """Raise UserError unless texts are normalized and split as BERT's classes do it."""
+    step = steps["normalizer"] or {}
     if step.get("type") != "BertNormalizer":
         raise _differ(where, "BertNormalizer", f"normalizer {step.get('type', 'null')}")
+    if not step["clean_text"]:
+        raise _differ(where, "clean_text = true", "normalizer.clean_text = false")
+    split = _types(steps["pre_tokenizer"], "pretokenizers")
+    if split != ["BertPreTokenizer"]:
+        raise _differ(where, "BertPreTokenizer", f"pre_tokenizer {split}")
+    longest = steps["model"]["max_input_chars_per_word"]
+    if longest != _LONGEST_WORD:
+        name = "max_input_chars_per_word"
+        raise _differ(where, f"{name} = {_LONGEST_WORD}", f"{name} = {longest}")
     for setting, (field, usual) in _NORMALIZER.items():
         wanted, found = settings.get(setting, usual), step[field]
         if wanted != found:
@@ -143,13 +162,27 @@ def _check_nllb(steps: Mapping[str, Any], where: str) -> None:
         raise _differ(where, "fuse_unk = true", "another treatment of unknown characters")
 
 
-def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
-    for each in step.get("pretokenizers", [step]):
-        if each["type"] == "ByteLevel":
-            wanted, found = settings.get("add_prefix_space", False), each["add_prefix_space"]
-            if wanted != found:
-                external = f"add_prefix_space = {json.dumps(wanted)}"
-                raise _differ(where, external, f"add_prefix_space = {json.dumps(found)}")
+def _check_bytes(
+    steps: Mapping[str, Any], settings: Mapping[str, Any], of_qwen2: bool, where: str
+) -> None:
+    """Raise UserError unless texts are split as the class does it: Qwen 2's, or GPT-2's and its
+    relatives'."""
+    inner = steps["pre_tokenizer"].get("pretokenizers", [steps["pre_tokenizer"]])
+    if of_qwen2:
+        _check_qwen2(steps, where)
+    else:
+        if normalizers := _types(steps["normalizer"], "normalizers"):
+            raise _differ(where, "no normalizer", f"normalizers {normalizers}")
+        split = _types(steps["pre_tokenizer"], "pretokenizers")
+        if split != ["ByteLevel"] or not inner[0].get("use_regex", True):
+            raise _differ(where, "ByteLevel with GPT-2's words", f"pre_tokenizer {split}")
+    for name in ("ignore_merges", "byte_fallback"):
+        if steps["model"].get(name):
+            raise _differ(where, f"{name} = false", f"{name} = true")
+    wanted, found = settings.get("add_prefix_space", False), inner[-1]["add_prefix_space"]
+    if wanted != found:
+        external = f"add_prefix_space = {json.dumps(wanted)}"
+        raise _differ(where, external, f"add_prefix_space = {json.dumps(found)}")
 
 
 def _check_unigram(
