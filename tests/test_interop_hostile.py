@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
@@ -201,6 +202,15 @@ def test_weights_that_are_not_finite_are_refused(kind: str) -> None:
     tensors[name].view(-1)[0] = float("nan")
     content = save(tensors, metadata={"format": "pt"})
     refused(changed(kind, {"model.safetensors": content}), f"'{name}' has numbers that are not")
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
+def test_weights_in_eight_bits_are_refused(kind: str) -> None:
+    tensors = load(folder_of("gpt").joinpath("model.safetensors").read_bytes())
+    name = sorted(tensors)[-1]
+    tensors[name] = tensors[name].abs().to(getattr(torch, kind))
+    content = save(tensors, metadata={"format": "pt"})
+    refused(changed("gpt", {"model.safetensors": content}), f"'{name}' is {kind}; only float16")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX files")

@@ -237,6 +237,18 @@ def test_languages_that_are_missing_or_unknown_are_one_line(name: str, tmp_path:
     refused("pickles are not read", source=source, target=target)
 
 
+def test_a_class_that_only_the_configuration_names_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    save_model(folder, "mbart50")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    named = {"tokenizer_class": settings.pop("tokenizer_class")}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | named))
+    import_hf(folder, tmp_path / "run", source="en_XX", target="de_DE")
+    assert_same_logits(tmp_path / "run", folder, "mbart50")
+
+
 def test_languages_are_for_models_of_many(tmp_path: Path) -> None:
     bart_folder(tmp_path / "hf")
     with pytest.raises(UserError, match="--from and --to are for models of many languages"):

@@ -129,5 +129,5 @@ def test_wrong_files_are_one_line() -> None:
         ("tokenizer_config.json", {"added_tokens_decoder": {"600": {"content": "<tag>"}}}),
     ):
         more = files | {name: json.dumps(content).encode()}
-        with pytest.raises(UserError, match='token "<tag>" is added to those of vocab.json'):
+        with pytest.raises(UserError, match='token "<tag>" is added to those of'):
             find_marian_special(more, config, "here")

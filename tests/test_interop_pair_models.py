@@ -49,7 +49,7 @@ def t5_folder(folder: Path, **options: Any) -> Any:
     return model
 
 
-def bart_folder(folder: Path) -> Any:
+def bart_folder(folder: Path, **options: Any) -> Any:
     folder.mkdir(parents=True)
     rows = save_bart_tokeniser(folder)
     config = transformers.BartConfig(
@@ -62,6 +62,7 @@ def bart_folder(folder: Path) -> Any:
         **SIZES,
     )
     model = randomise(transformers.BartForConditionalGeneration(config))
+    model.generation_config.update(**options)
     model.save_pretrained(folder)
     return model
 
@@ -72,6 +73,7 @@ FOLDERS: dict[str, Any] = {
         folder, feed_forward_proj="gated-gelu", tie_word_embeddings=False
     ),
     "bart": bart_folder,
+    "bart-first": lambda folder: bart_folder(folder, forced_bos_token_id=0),
 }
 
 
@@ -130,7 +132,10 @@ def test_an_imported_model_is_a_run_and_comes_back_whole(name: str, tmp_path: Pa
     for file in ("tokenizer.json", "generation_config.json"):
         assert (folder / file).read_bytes() == (back / file).read_bytes(), file
     old, new = (json.loads((at / "config.json").read_text()) for at in (folder, back))
-    assert old["scale_embedding" if name == "bart" else "scale_decoder_outputs"] in (True, False)
+    assert old["scale_embedding" if name[:4] == "bart" else "scale_decoder_outputs"] in (
+        True,
+        False,
+    )
     assert {**new, "tie_word_embeddings": old["tie_word_embeddings"]} == old
 
 
@@ -156,6 +161,40 @@ def test_greedy_outputs_are_those_of_generate(name: str, tmp_path: Path) -> None
         text = tokeniser.decode(generated, skip_special_tokens=True)
         ours = found.text[: len(text)] if found.at_limit else found.text
         assert ours.strip() == text.strip()
+
+
+def test_the_first_token_of_outputs_is_that_of_the_files(tmp_path: Path) -> None:
+    """As ``generate`` forces it; BART's is the one before each text."""
+    folder, run = tmp_path / "hf", tmp_path / "run"
+    bart_folder(folder, forced_bos_token_id=0)
+    import_hf(folder, run)
+    predictor = heedful.load(run, device="cpu")
+    for found in predictor.translate(SENTENCES):
+        assert found.tokens[0] == "<s>"
+    first = predictor.tokenisers.target.first
+    assert predictor.tokenisers.target.places[first] == 0
+    generation = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(
+        json.dumps(generation | {"forced_bos_token_id": 5})
+    )
+    with pytest.raises(UserError, match="forced_bos_token_id = 5: supported is only"):
+        import_hf(folder, tmp_path / "out")
+    (folder / "generation_config.json").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"forced_bos_token_id": 0}))
+    import_hf(folder, tmp_path / "other")
+    assert open_run(tmp_path / "other").tokenisers().target.first == first  # type: ignore[attr-defined]
+
+
+def test_a_start_that_the_file_leaves_out_is_that_of_the_class(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bart_folder(folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["decoder_start_token_id"]
+    (folder / "config.json").write_text(json.dumps(config))
+    import_hf(folder, tmp_path / "run")
+    assert loaded(folder).config.decoder_start_token_id == 2
+    assert_same_logits(tmp_path / "run", folder)
 
 
 def strange_texts(count: int) -> list[str]:
@@ -384,6 +423,10 @@ def test_what_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
     swapped |= {"trim_offsets": True, "add_prefix_space": False}
     write("tokenizer.json", tokenizer | {"post_processor": swapped})
     refused("puts other symbols around a text")
+    listed = {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}]}
+    listed["special_tokens"] = []
+    write("tokenizer.json", tokenizer | {"post_processor": listed})
+    refused("post_processor is not one that heedful knows")
     write("tokenizer.json", tokenizer)
     (folder / "model.safetensors").unlink()
     torch.save({"x": torch.ones(1)}, folder / "pytorch_model.bin")

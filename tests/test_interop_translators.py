@@ -237,6 +237,11 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"d_model": 48}))
     refused(r"shape \[\d+, 24\], but config.json gives \[\d+, 48\]")
     (folder / "config.json").write_text(json.dumps(config))
+    generation = (folder / "generation_config.json").read_text()
+    forced = json.loads(generation) | {"forced_bos_token_id": 7}
+    (folder / "generation_config.json").write_text(json.dumps(forced))
+    refused("forced_bos_token_id = 7: supported is only")
+    (folder / "generation_config.json").write_text(generation)
     (folder / "model.safetensors").rename(folder / "away")
     refused("has no model.safetensors")
     torch.save({"x": torch.ones(1)}, folder / "pytorch_model.bin")
@@ -247,6 +252,10 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     refused("is not a safetensors file of this folder")
+    for shard in ("a" * 300, "\ud800"):
+        index = {"weight_map": {"x": f"{shard}.safetensors"}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        refused("is missing, damaged or not a safetensors file")
     (tmp_path / "out").mkdir()
     with pytest.raises(UserError, match="exists; choose another place"):
         import_hf(folder, tmp_path / "out")

@@ -28,6 +28,8 @@ from heedful.data.tokeniser_files import (
 
 KIND = "imported-pair"
 _LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")
+_STARTS = {"bart": 2, "m2m_100": 2, "mbart": None, "pegasus": 0}
+"""``model_type`` → ``decoder_start_token_id`` in transformers if a file leaves it out."""
 _LEAST = 325
 """The smallest vocabulary that a recipe accepts."""
 
@@ -38,7 +40,8 @@ class ImportedTokeniser(Tokeniser):
     Args:
         vocabulary: the vocabulary.
         before: tokens that are put before each text.
-        language: the token of the texts' language, which is put before each text instead.
+        language: the token with which each text begins instead, and which an output must begin
+            with: in models of many languages, that of the texts' language.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class ImportedTokeniser(Tokeniser):
 class ImportedTokenisers(Tokenisers):
     """The tokenisers of both sides, with the content of their files.
 
-    They are the same unless texts begin with the token of their language.
+    They are the same unless an output must begin with a token, such as that of its language.
     """
 
     source: ImportedTokeniser
@@ -140,7 +143,8 @@ class ImportedTokenisers(Tokenisers):
     def between(
         cls, vocabulary: ImportedVocabulary, source: int, target: int
     ) -> "ImportedTokenisers":
-        """The tokenisers of a vocabulary and the tokens of the two languages."""
+        """The tokenisers of a vocabulary and the tokens that texts of both sides begin with, which
+        are those of the languages in models of many languages."""
         sides = (ImportedTokeniser(vocabulary, language=one) for one in (source, target))
         return cls(*sides)
 
@@ -208,7 +212,7 @@ def find_pair_special(
         UserError: the configuration contradicts the tokeniser, or a symbol is missing.
     """
     end, pad = config.get("eos_token_id"), config.get("pad_token_id")
-    start = config.get("decoder_start_token_id", pad)
+    start = config.get("decoder_start_token_id", _STARTS.get(str(config.get("model_type")), pad))
     named = {"eos_token_id": end, "pad_token_id": pad, "decoder_start_token_id": start}
     for name, row in named.items():
         if type(row) is not int or row < 0:
@@ -247,7 +251,7 @@ def tokens_before(
         else:
             first, last = _template(step)
         before, after = [rows[row] for row in first], [rows[row] for row in last]
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise UserError(
             f"{where}/tokenizer.json: the post_processor is not one that heedful knows; "
             "TemplateProcessing and RobertaProcessing are supported"

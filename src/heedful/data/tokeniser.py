@@ -63,7 +63,7 @@ class Tokeniser:
     """
 
     first: int | None = None
-    """The token that each output must begin with: its language; None if there is none."""
+    """The token that each output must begin with, such as its language; None if there is none."""
 
     def __init__(self, model: bytes, settings: TokeniserSettings, where: str = "tokeniser") -> None:
         self.model = model

@@ -6,6 +6,7 @@ Pickles are never opened, because reading one can execute arbitrary code.
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -17,6 +18,7 @@ from heedful.runs.checkpoints import require_finite
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+_FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _OTHERS = {"*.h5": "TensorFlow", "*.msgpack": "Flax", "*.onnx": "ONNX", "*.npz": "Marian's own"}
 
@@ -60,11 +62,18 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> dict[str, Tensor]:
-    require_regular(path)
     try:
+        require_regular(path)
         tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:  # ValueError: an impossible name
         raise UserError(f"{path} is missing, damaged or not a safetensors file: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.dtype not in _FLOATING:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise UserError(
+                f"{path}: the tensor '{name}' is {kind}; only float16, bfloat16, float32 and "
+                "float64 are read"
+            )
     require_finite(tensors, path)
     return tensors
 

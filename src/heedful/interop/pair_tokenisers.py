@@ -21,6 +21,7 @@ from heedful.data.m2m_tokenisers import (
 )
 from heedful.data.tokeniser_files import read_files, read_tokeniser_settings
 from heedful.interop.tokeniser_class import check_tokeniser
+from heedful.interop.translators import FORCED, forced_error, read_generation
 
 _PIECES = "M2M100Tokenizer"
 """The class with a sentencepiece model and a vocabulary of its own."""
@@ -53,13 +54,15 @@ def read_pair_tokenisers(
         target: the target language, likewise.
 
     Raises:
-        UserError: a file is missing or damaged, files contradict each other, or the languages are
-            missing, unknown, or given for a model without them.
+        UserError: a file is missing or damaged, files contradict each other, the languages are
+            missing, unknown, or given for a model without them, or outputs must begin with a token
+            that is not before each text.
     """
     where = str(folder)
     files = read_files(folder, FILES)
     settings = read_tokeniser_settings(files, where)
-    kind, named = config.get("model_type"), settings.get("tokenizer_class")
+    kind = config.get("model_type")
+    named = settings.get("tokenizer_class") or config.get("tokenizer_class")
     named = str(named or (_PIECES if kind == "m2m_100" else "")).removesuffix("Fast")
     if kind != "m2m_100" and named not in _OF_LANGUAGES:
         if source is not None or target is not None:
@@ -69,7 +72,13 @@ def read_pair_tokenisers(
             )
         vocabulary = _vocabulary(folder, config, rows)
         before = tokens_before(vocabulary.files, vocabulary, where)
-        return PairTokenisers(ImportedTokenisers.of(vocabulary, before), None)
+        # transformers reads it from config.json only if there is no generation_config.json.
+        forced = (read_generation(folder) or config).get(FORCED)
+        if forced is None:
+            return PairTokenisers(ImportedTokenisers.of(vocabulary, before), None)
+        if [vocabulary.places[token] for token in before] != [forced]:
+            raise forced_error(forced, where)
+        return PairTokenisers(ImportedTokenisers.between(vocabulary, *before, *before), None)
     if settings.get("legacy_behaviour"):
         raise UserError(
             f"{where}/tokenizer_config.json: legacy_behaviour = true is not supported: it puts the "

@@ -1,5 +1,6 @@
 """Converts Marian models to runs, and runs to Marian models."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -29,6 +30,8 @@ from heedful.tasks.pairs.recipe import DataSettings, EvaluationSettings, PairRec
 from heedful.tasks.pairs.run import PairRun
 from heedful.tasks.translation.recipe import TranslationRecipe
 
+FORCED = "forced_bos_token_id"
+"""The field with the token that ``generate`` puts first in each output."""
 _WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
 """Bytes that are appended to a sentencepiece model and merged with it (protobuf merges repeated
 fields): ``normalizer_spec { add_dummy_prefix: true }``."""
@@ -56,6 +59,9 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
             f"{where}/{CONFIG}: max_position_embeddings = {settings.max_length}: a text with its "
             "end needs at least 3"
         )
+    generation = read_generation(folder)
+    if generation.get(FORCED) is not None:
+        raise forced_error(generation[FORCED], where)
     files = read_files(folder, FILES)
     special = find_marian_special(files, config, where)
     rows = _rows(config, settings, where)
@@ -63,7 +69,7 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
     places = MarianSymbols(tokenisers.source.places, tokenisers.target.places)
     weights = marian.import_tensors(read_weights(folder), settings, places, where)
     token_settings = read_tokeniser_settings(files, where)
-    beam = read_generation(folder).get("num_beams", config.get("num_beams"))
+    beam = generation.get("num_beams", config.get("num_beams"))
     evaluation = EvaluationSettings()
     if type(beam) is int and 1 <= beam <= MOST_BEAM:
         evaluation = EvaluationSettings(beam=beam)
@@ -90,6 +96,15 @@ def read_generation(folder: Path) -> dict[str, Any]:
     """The generation configuration of a folder, if any."""
     path = folder / GENERATION
     return read_json(path) if path.exists() else {}
+
+
+def forced_error(forced: Any, where: str) -> UserError:
+    """The error for a first token of outputs that is not supported."""
+    return UserError(
+        f"{where}: {FORCED} = {json.dumps(forced)[:40]}: supported is only the token that the "
+        "tokeniser puts before each text; to import the model without it, remove the field from "
+        f"{GENERATION} and {CONFIG}"
+    )
 
 
 def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> tuple[int, int]:
