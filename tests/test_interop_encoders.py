@@ -13,7 +13,7 @@ from heedful.data.imported_vocabulary import places_of
 from heedful.interop.layouts.albert import ALBERT
 from heedful.interop.layouts.distilbert import DISTILBERT
 from heedful.interop.layouts.electra import ELECTRA
-from heedful.interop.layouts.encoder import EncoderLayout, EncoderShape
+from heedful.interop.layouts.encoder import SPANS, EncoderLayout, EncoderShape
 from heedful.interop.layouts.roberta import ROBERTA, XLM_ROBERTA
 from heedful.models.bert import Bert, MaskedHead, NextSentenceHead
 from heedful.models.electra import ReplacedTokens, generator_settings
@@ -235,6 +235,7 @@ WRONG = [
     ("albert", {"num_hidden_groups": 2}, "num_hidden_groups = 2: not supported; only 1 is"),
     ("distilbert", {"n_heads": 4}, "n_heads = 4: does not divide"),
     ("distilbert", {"tie_word_embeddings": False}, "tie_word_embeddings = false"),
+    ("distilbert", {"qa_dropout": "x"}, 'qa_dropout = "x": expected a number from 0'),
 ]
 
 
@@ -244,6 +245,25 @@ def test_a_field_without_counterpart_stops_with_its_name(
 ) -> None:
     with pytest.raises(UserError, match=message):
         LAYOUTS[name][0].settings_of(config_of(name, **changed), "here/config.json")
+
+
+DROPOUTS = [
+    ("albert", "classification", "classifier_dropout_prob", 0.1),
+    ("distilbert", "classification", "seq_classif_dropout", 0.2),
+    ("distilbert", SPANS, "qa_dropout", 0.1),
+    ("electra", "classification", "classifier_dropout", 0.1),
+]
+
+
+@pytest.mark.parametrize(("name", "head", "field", "usual"), DROPOUTS)
+def test_a_dropout_that_is_null_is_the_usual_one(
+    name: str, head: str, field: str, usual: float
+) -> None:
+    layout, shape = LAYOUTS[name][0], EncoderShape({head: 2}, pooler=False)
+    config = config_of(name, **{field: None})
+    layout.settings_of(config, "here/config.json")
+    assert layout.head_dropout(config, shape) == usual
+    assert layout.head_dropout(config | {field: 0.0}, shape) == 0.0
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

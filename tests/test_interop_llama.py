@@ -258,6 +258,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"sliding_window": 5}, "sliding_window = 5: heedful does not know this field"),
     ("mistral", {"sliding_window": 0}, "sliding_window = 0"),
     ("qwen2", {"layer_types": ["full_attention"]}, "layer_types"),
+    ("qwen2", {"layer_types": [[], [], []]}, "layer_types"),
+    ("llama", {"rope_parameters": {"rope_type": []}}, r"rope_type = \[\]"),
     ("qwen2", {"layer_types": ["full_attention", "chunked", "full_attention"]}, "layer_types"),
 ]
 
@@ -279,6 +281,8 @@ def test_models_without_a_layout_are_refused() -> None:
         ({"gated": False}, "model.gated"),
         ({"pre_norm": False}, "model.pre_norm"),
         ({"positions": "learned"}, "model.positions"),
+        ({"positions": "learned", "attention": {"positions": "rotary"}}, "model.positions = 'lea"),
+        ({"positions": "sinusoidal", "attention": {"positions": "rotary"}}, "are rotary only"),
         ({"positions": {"name": "rotary", "scaling": "yarn"}}, "the scaling 'yarn'"),
         ({"attention": {"normalizer": "entmax15"}}, "model.attention.normalizer"),
         ({"attention": {"gate": "head"}}, "model.attention.gate"),

@@ -20,7 +20,7 @@ from heedful.decoding.forced_first import ForcedFirst
 from heedful.inference.fusing import searched
 from heedful.interop.layouts import bart, m2m100, pegasus, t5
 from heedful.models.pairs import Source
-from heedful.models.transformer import Transformer
+from heedful.models.transformer import Transformer, TransformerSettings
 from interop_help import randomise
 
 SIZES = {
@@ -379,6 +379,7 @@ WRONG: list[tuple[Any, str, dict[str, Any], str]] = [
     (m2m100, "m2m", {"normalize_before": False}, "normalize_before = false"),
     (m2m100, "m2m", {"wings": 2}, "wings = 2: heedful does not know this field"),
     (t5, "t5", {"feed_forward_proj": "gated-mish"}, 'feed_forward_proj = "gated-mish"'),
+    (t5, "t5", {"feed_forward_proj": []}, r"feed_forward_proj = \[\]"),
     (t5, "t5", {"relative_attention_num_buckets": 9}, "relative_attention_num_buckets = 9"),
     (t5, "t5", {"is_decoder": True}, "is_decoder = true"),
     (t5, "t5", {"wings": 2}, "wings = 2: heedful does not know this field"),
@@ -394,3 +395,21 @@ def test_a_field_without_counterpart_stops_with_its_name(
     layout.settings_of(config, "here", **more)
     with pytest.raises(UserError, match=message):
         layout.settings_of(config | changed, "here", **more)
+
+
+OTHER_POSITIONS: list[tuple[dict[str, Any], str]] = [
+    ({"positions": "alibi"}, "encoder.positions = 'alibi'"),
+    ({"encoder": {"positions": "none"}}, "encoder.positions = 'none'"),
+    ({"encoder": {"positions": {"name": "t5", "max_distance": 20}}}, "max_distance"),
+    ({"decoder": {"positions": {"name": "t5", "buckets": 16}}}, "decoder.positions"),
+]
+
+
+@pytest.mark.parametrize(("attention", "message"), OTHER_POSITIONS)
+def test_a_t5_whose_attention_has_other_positions_is_refused(
+    attention: dict[str, Any], message: str
+) -> None:
+    settings = ours_of("t5", theirs_of("t5"))[0].settings
+    given = settings.model_dump() | {"attention": {"score": "dot", "head_size": 5, **attention}}
+    with pytest.raises(UserError, match=message):
+        t5.config_of(TransformerSettings.model_validate(given))

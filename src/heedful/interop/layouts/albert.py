@@ -16,6 +16,7 @@ from heedful.interop.layouts.encoder import (
     EncoderShape,
     bert_fields,
     bert_settings,
+    given_dropout,
     labelled,
     refuse_no_segments,
     refuse_settings,
@@ -119,7 +120,7 @@ class AlbertLayout(EncoderLayout):
         return bert_fields(settings) | own | {"inner_group_num": 1}
 
     def head_dropout(self, config: Mapping[str, Any], shape: EncoderShape) -> float:
-        return float(config.get("classifier_dropout_prob", 0.1))
+        return given_dropout(config, "classifier_dropout_prob", 0.1)
 
     def head_fields(self, shape: EncoderShape, dropout: float) -> dict[str, Any]:
         return {"classifier_dropout_prob": dropout}

@@ -14,6 +14,7 @@ from heedful.interop.layouts.encoder import (
     SPANS,
     EncoderLayout,
     EncoderShape,
+    given_dropout,
     refuse_settings,
 )
 from heedful.interop.layouts.encoder_entries import Entries, LayerNames
@@ -80,15 +81,15 @@ class DistilBertLayout(EncoderLayout):
         frozenset({SPANS}): "DistilBertForQuestionAnswering",
     }
     with_pooler = frozenset()
-    elsewhere = EncoderLayout.elsewhere + " qa_dropout"
     name_of_heads = "n_heads"
 
     def settings_from(self, fields: Fields) -> dict[str, Any]:
         # The table of positions is in the file, whether it was initialised as sinusoids or not.
         fields.ignore(["sinusoidal_pos_embds", "tie_weights_"])
-        if fields.values.get("seq_classif_dropout") is not None:
-            fields.share("seq_classif_dropout")
-        fields.ignore(["seq_classif_dropout"])
+        for name in ("seq_classif_dropout", "qa_dropout"):
+            if fields.values.get(name) is not None:
+                fields.share(name)
+        fields.ignore(["seq_classif_dropout", "qa_dropout"])
         return {
             "layers": fields.count("n_layers", 6, most=MOST_LAYERS),
             "hidden_size": fields.count("dim", 768),
@@ -128,10 +129,10 @@ class DistilBertLayout(EncoderLayout):
 
     def head_dropout(self, config: Mapping[str, Any], shape: EncoderShape) -> float:
         if "classification" in shape.heads:
-            return float(config.get("seq_classif_dropout", 0.2))
+            return given_dropout(config, "seq_classif_dropout", 0.2)
         if SPANS in shape.heads:
-            return float(config.get("qa_dropout", 0.1))
-        return float(config.get("dropout", 0.1))
+            return given_dropout(config, "qa_dropout", 0.1)
+        return given_dropout(config, "dropout", 0.1)
 
     def head_fields(self, shape: EncoderShape, dropout: float) -> dict[str, Any]:
         if SPANS in shape.heads:

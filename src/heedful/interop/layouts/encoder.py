@@ -126,7 +126,7 @@ class EncoderLayout(ABC):
         if SPANS in shape.heads:
             return 0.0  # transformers' layer for spans has no dropout
         own = config.get("classifier_dropout")
-        return float(config.get("hidden_dropout_prob", 0.1) if own is None else own)
+        return given_dropout(config, "hidden_dropout_prob", 0.1) if own is None else float(own)
 
     def head_fields(self, shape: EncoderShape, dropout: float) -> dict[str, Any]:
         """The fields of the configuration for the dropout of a classifier or tagger."""
@@ -293,6 +293,12 @@ def refuse_no_segments(settings: BertSettings, layout: str) -> None:
         raise UserError(
             f"model.segments = 0: the layout of {layout} needs at least one segment embedding"
         )
+
+
+def given_dropout(config: Mapping[str, Any], name: str, usual: float) -> float:
+    """A dropout of a configuration; ``usual`` if it is missing or null."""
+    given = config.get(name)
+    return usual if given is None else float(given)
 
 
 def labelled(tensors: Mapping[str, Tensor], named: str | None, tagger: str) -> dict[str, int]:

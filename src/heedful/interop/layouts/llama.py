@@ -168,7 +168,8 @@ def _windows(fields: Fields, kind: str, layers: int) -> list[int | None]:
     if kinds is None:
         return [size if used and layer >= first else None for layer in range(layers)]
     known = {"full_attention": None, "sliding_attention": size if used else None}
-    if not isinstance(kinds, list) or len(kinds) != layers or not set(kinds) <= set(known):
+    good = isinstance(kinds, list) and all(isinstance(one, str) for one in kinds)
+    if not good or len(kinds) != layers or not set(kinds) <= set(known):
         raise fields.refuse("layer_types", f"expected {' or '.join(known)} for each layer")
     return [known[one] for one in kinds]
 
@@ -200,7 +201,7 @@ def _positions(fields: Fields) -> PositionSettings:
     base = inside.number("rope_theta", 10_000.0)
     named = "rope_type" if "rope_type" in table else "type"
     kind = table.get(named, "default")
-    if kind not in _ROTARY:
+    if not isinstance(kind, str) or kind not in _ROTARY:
         raise inside.refuse(named, f"not supported; supported are {', '.join(_ROTARY)}")
     numbers = {name: _number(inside, name) for name in _ROTARY[kind]}
     inside.ignore(["type", "rope_type"])
@@ -240,6 +241,8 @@ def config_of(settings: GptSettings, preferred: str | None = None) -> dict[str, 
     for name in ("layers", "ffn_size"):
         if not getattr(settings, name):
             raise UserError(f"model.{name} = 0: in Llama's layout it is at least 1")
+    if not settings.positions.relative and settings.positions.name != "none":
+        raise _position_error(settings.positions)
     layers = settings.attention_of_layers()
     refuse_mechanisms(layers, settings.heads, settings.attention_dropout, supported=_SUPPORTED)
     kind, fields = _fields_of_kind(settings, layers, preferred)
@@ -272,7 +275,7 @@ def _same(layers: Sequence[AttentionSettings], name: str) -> Any:
 def _rope_of(positions: PositionSettings | None) -> dict[str, Any]:
     """The table of rotary positions."""
     if not isinstance(positions, Rotary.Settings):
-        raise UserError(f"model.positions = '{positions}': in Llama's layout they are rotary only")
+        raise _position_error(positions)
     scaling = positions.scaling
     table: dict[str, Any] = {"rope_theta": positions.base, "rope_type": "default"}
     if isinstance(scaling, Llama3.Settings):
@@ -285,6 +288,10 @@ def _rope_of(positions: PositionSettings | None) -> dict[str, Any]:
     if positions.length_scale != 1.0:
         return table | {"rope_type": "linear", "factor": positions.length_scale}
     return table
+
+
+def _position_error(positions: PositionSettings | None) -> UserError:
+    return UserError(f"model.positions = '{positions}': in Llama's layout they are rotary only")
 
 
 def _fields_of_kind(

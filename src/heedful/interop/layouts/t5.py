@@ -127,7 +127,7 @@ def settings_of(
 
 def _feed_forward(fields: Fields) -> dict[str, Any]:
     kind = fields.values.get("feed_forward_proj", "relu")
-    if kind not in _FEED_FORWARD:
+    if not isinstance(kind, str) or kind not in _FEED_FORWARD:
         known = ", ".join(_FEED_FORWARD)
         raise fields.refuse("feed_forward_proj", f"not supported; supported are {known}")
     activation, gated = _FEED_FORWARD[kind]
@@ -152,6 +152,7 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
         UserError: the layout does not support a setting; the message has its name.
     """
     _refuse_others(settings)
+    _refuse_positions(settings)
     positions = settings.positions
     assert isinstance(positions, T5Buckets.Settings)
     attention = settings.attention_of("encoder")[0]
@@ -223,6 +224,17 @@ def _refuse_others(settings: TransformerSettings) -> None:
             bias="none",
             head_size=size,
         )
+
+
+def _refuse_positions(settings: TransformerSettings) -> None:
+    """Raise UserError if a layer has other positions than the table ``[model]`` says."""
+    for part in ("encoder", "decoder"):
+        for one in settings.attention_of(part):
+            if one.positions not in (None, settings.positions):
+                raise UserError(
+                    f"model.attention.{part}.positions = '{one.positions}': T5 has the positions "
+                    "of the table [model] in all layers; leave them out of [model.attention]"
+                )
 
 
 def _shown(value: Any) -> str:
