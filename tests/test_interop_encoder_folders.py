@@ -13,6 +13,7 @@ import heedful
 from heedful.basics.errors import UserError
 from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
+from heedful.interop.tokeniser_class import separators_of_pairs
 from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.runs.checkpoints import load_model_tensors
 from heedful.runs.opening import open_run
@@ -193,6 +194,52 @@ def test_spans_between_two_symbols_are_refused(tmp_path: Path) -> None:
     made(tmp_path / "hf", "Roberta", "ForQuestionAnswering")
     with pytest.raises(UserError, match="puts 2 symbols between question and text"):
         import_hf(tmp_path / "hf", tmp_path / "run")
+
+
+@pytest.mark.parametrize(("family", "refused"), [("Roberta", True), ("Albert", False)])
+def test_pairs_between_two_symbols_are_not_exported(
+    family: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A classifier of pairs that was trained from a model whose tokeniser puts two there."""
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    made(tmp_path / "hf", family, "ForMaskedLM")
+    start = import_hf(tmp_path / "hf", tmp_path / "start").recipe.as_tables()
+    own = {name: start[name] for name in ("tokeniser", "model")}
+    recipe = RECIPES["pairs"] | own
+    recipe["training"] = recipe["training"] | {"max_steps": 1, "validate_every": 1}
+    train(recipe, tmp_path / "run", start_from=tmp_path / "start")
+    if refused:
+        with pytest.raises(UserError, match="puts 2 symbols between the texts of a pair"):
+            export_hf(tmp_path / "run", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    else:
+        export_hf(tmp_path / "run", tmp_path / "out")
+
+
+def test_separators_are_those_of_the_class_or_of_the_file(tmp_path: Path) -> None:
+    save_roberta(tmp_path)
+    described = json.loads((tmp_path / "tokenizer.json").read_text())
+    single, between = [{"Sequence": {"id": "A"}}], {"SpecialToken": {"id": "</s>"}}
+    pair = [{"Sequence": {"id": "A"}}, between, {"Sequence": {"id": "B"}}]
+    template = {"type": "TemplateProcessing", "single": single, "pair": pair}
+
+    def found(named: str, processor: Any) -> int:
+        settings = {"tokenizer_class": named}
+        content = described | {"post_processor": processor}
+        files = {"tokenizer_config.json": settings, "tokenizer.json": content}
+        return separators_of_pairs(
+            {name: json.dumps(value).encode() for name, value in files.items()}, "here"
+        )
+
+    generic, roberta = "PreTrainedTokenizerFast", described["post_processor"]
+    assert found("RobertaTokenizerFast", template) == 2
+    assert found("BertTokenizer", roberta) == 1
+    assert found(generic, roberta) == 2
+    assert found(generic, template) == 1
+    assert found(generic, template | {"pair": [pair[0], between, between, pair[2]]}) == 2
+    assert found(generic, {"type": "Sequence", "processors": [{"type": "x"}, roberta]}) == 2
+    assert found(generic, None) == 1
 
 
 @pytest.mark.parametrize("family", FAMILIES)

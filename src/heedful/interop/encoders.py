@@ -11,6 +11,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, PAD
 from heedful.data.imported_vocabulary import ImportedVocabulary, count_rows
+from heedful.data.vocabularies import SavedVocabulary
 from heedful.interop.exported import Exported
 from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts.albert import ALBERT
@@ -33,6 +34,7 @@ from heedful.interop.texts import (
     vocabulary_files,
     vocabulary_settings,
 )
+from heedful.interop.tokeniser_class import separators_of_pairs
 from heedful.models.bert import Bert, BertSettings
 from heedful.models.electra import ReplacedTokens
 from heedful.runs.calibration import read_temperatures
@@ -260,6 +262,7 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
         heads, labels, problem = {_MASKED: 0}, [], None
     else:
         name = chosen_head(run, recipe, head)
+        _refuse_two_separators(run, recipe, name, vocabulary)
         given: str = recipe.heads()[name].task
         labels = run.labels(name) if given not in (_MASKED, _REPLACED) else []
         task, problem = _OF_TEXTS.get(given, (given, None))
@@ -287,6 +290,25 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
         config["problem_type"] = problem
     files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
     return Exported(config, layout.export_tensors(own, settings, places, shape), files)
+
+
+def _refuse_two_separators(
+    run: TextRun, recipe: EncoderRecipe, name: str, vocabulary: SavedVocabulary
+) -> None:
+    """Raise UserError if a head reads pairs, between which the tokeniser puts other symbols."""
+    head = recipe.heads()[name]
+    pairs = head.task == SPANS or len(getattr(head.data, "text", ())) > 1
+    if not isinstance(vocabulary, ImportedVocabulary) or not (
+        pairs or _heads_of_pairs(recipe, name)
+    ):
+        return
+    count = separators_of_pairs(vocabulary.files, str(run.path))
+    if count != 1:
+        raise UserError(
+            f"{run.path}: its tokeniser puts {count} symbols between the texts of a pair in "
+            "transformers, heedful one, so that predictions would differ; export models of single "
+            "texts only, or train with a vocabulary of another model"
+        )
 
 
 def _report_thresholds(run: TextRun, weights: Mapping[str, Tensor], head: str) -> None:

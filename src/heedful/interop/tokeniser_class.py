@@ -54,6 +54,8 @@ _WITHOUT_WORDS = ("PegasusTokenizer", "MBart50Tokenizer", "NllbTokenizer")
 """Classes that do not split a text at white space first."""
 _ALWAYS_PREFIXED = ("T5Tokenizer", "XLNetTokenizer")
 """Classes without the option ``add_prefix_space``."""
+_TWO_SEPARATORS = ("RobertaTokenizer", "XLMRobertaTokenizer", "BartTokenizer")
+"""Classes that put two symbols between the texts of a pair."""
 _REPLACED = {" {2,}": "Replace of spaces", r"\n": "Replace of line feeds"}
 _NEEDS_FILE = ("llama", "mistral", "qwen2")
 """Values of ``model_type`` whose tokenisers are not built from vocab.json and merges.txt here."""
@@ -116,6 +118,29 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
         _check_unigram(steps, settings, own, where)
     else:
         _check_bytes(steps, settings, kind == "qwen2" or own == "Qwen2Tokenizer", where)
+
+
+def separators_of_pairs(files: Mapping[str, bytes], where: str) -> int:
+    """The number of symbols that AutoTokenizer puts between the texts of a pair.
+
+    Args:
+        files: the files of the tokeniser, which `check_tokeniser` accepts.
+        where: the folder, for messages.
+    """
+    named = str(read_tokeniser_settings(files, where).get("tokenizer_class")).removesuffix("Fast")
+    if named in _TWO_SEPARATORS:
+        return 2
+    if any(named in names for names in _CLASSES.values()):
+        return 1
+    try:
+        step = json.loads(files["tokenizer.json"])["post_processor"]
+        steps = {one["type"]: one for one in step.get("processors", [step])}
+        if "TemplateProcessing" in steps:
+            texts = ["Sequence" in one for one in steps["TemplateProcessing"]["pair"]]
+            return texts[texts.index(True) + 1 :].index(True)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return 1  # no post-processor for pairs
+    return 2 if "RobertaProcessing" in steps else 1
 
 
 def _check_wordpiece(steps: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
