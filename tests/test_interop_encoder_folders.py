@@ -217,6 +217,25 @@ def test_pairs_between_two_symbols_are_not_exported(
         export_hf(tmp_path / "run", tmp_path / "out")
 
 
+def test_pairs_of_a_model_with_one_segment_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    recipe = RECIPES["pairs"] | {"model": RECIPES["pairs"]["model"] | {"segments": 1}}
+    recipe["training"] = recipe["training"] | {"max_steps": 1, "validate_every": 1}
+    train(recipe, tmp_path / "run")
+    out = export_hf(tmp_path / "run", tmp_path / "out")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(out).eval()
+    pair = ("the red dog", "a cat")
+    inputs = transformers.AutoTokenizer.from_pretrained(out)(*pair, return_tensors="pt")
+    (found,) = heedful.load(tmp_path / "run", device="cpu").predict([pair])
+    with torch.no_grad():
+        wanted = theirs(**inputs).logits.softmax(-1)[0].tolist()
+    names = [theirs.config.id2label[number] for number in range(len(wanted))]
+    assert [found.probabilities[name] for name in names] == pytest.approx(wanted, abs=1e-5)
+
+
 def test_separators_are_those_of_the_class_or_of_the_file(tmp_path: Path) -> None:
     save_roberta(tmp_path)
     described = json.loads((tmp_path / "tokenizer.json").read_text())

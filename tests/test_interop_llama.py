@@ -494,7 +494,7 @@ def test_our_own_model_is_exported_by_its_biases_and_windows(
     architecture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "text.txt").write_text("\n\n".join(TEXTS * 3), encoding="utf-8")
-    window = {"name": "window", "before": 2, "after": 0}
+    window, begin = {"name": "window", "before": 2, "after": 0}, architecture[:7] == "Mistral"
     more: dict[str, dict[str, Any]] = {
         "LlamaForCausalLM": {},
         "MistralForCausalLM": {"mask": window},
@@ -504,7 +504,7 @@ def test_our_own_model_is_exported_by_its_biases_and_windows(
         "task": "language-model",
         "data": {"train": str(tmp_path / "text.txt")},
         "tokeniser": {"kind": "bytes", "vocabulary_size": 300},
-        "model": OWN | {"attention": OWN["attention"] | more[architecture]},
+        "model": OWN | {"attention": OWN["attention"] | more[architecture], "begin": begin},
         "context": 32,
         "training": {"max_steps": 3, "batch_tokens": 128},
     }
@@ -516,8 +516,12 @@ def test_our_own_model_is_exported_by_its_biases_and_windows(
     if architecture == "Qwen2ForCausalLM":
         assert "PreTrainedTokenizerFast.from_pretrained" in capsys.readouterr().err
     else:
-        import_hf(tmp_path / "hf", tmp_path / "again")
+        again = import_hf(tmp_path / "hf", tmp_path / "again")
+        assert again.recipe.as_tables()["model"].get("begin", False) == begin
         assert_same(tmp_path / "again", tmp_path / "hf")
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+        ids = theirs("The quick", add_special_tokens=False)["input_ids"]
+        assert theirs("The quick")["input_ids"] == [*([BEGIN] if begin else []), *ids]
 
 
 def test_what_cannot_be_imported_is_one_line(tmp_path: Path) -> None:

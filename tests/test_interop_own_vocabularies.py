@@ -9,6 +9,7 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.subwords import ESCAPE
@@ -31,6 +32,10 @@ EXTRA = [
     "  ",
     "☃",
     "don't",
+    "ΣΟΦΟΣ",
+    "ΑΣ'",
+    "ʰΣ",
+    "ΑΣ\u0301.Β",
 ]
 WORDS = st.sampled_from([*SOME, *EXTRA])
 ANY_TEXT = st.one_of(
@@ -83,3 +88,41 @@ def test_special_symbols_are_named(kind: str) -> None:
     pair = theirs("the cat", "a dog")
     assert pair["input_ids"] == [BEGIN, *ours.encode("the cat"), END, *ours.encode("a dog"), END]
     assert pair["token_type_ids"][-1] == 1
+
+
+GREEK = ["ΟΔΥΣΣΕΥΣ ΠΑΕΙ ΣΤΟΥΣ ΑΝΘΡΩΠΟΥΣ", "ὁ Ὀδυσσεύς ΣΑΣ", "Σ ΑΣ' ΑΣ'Α Α'Σ 1Σ ΣΣ", "İstanbul"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes", "characters", "words"])
+def test_lower_case_is_that_of_a_whole_text(kind: str) -> None:
+    """A sigma at the end of a word has a lower case of its own."""
+    size = {"characters": 60, "words": 20, "bytes": 320}.get(kind, 390)
+    chosen = {"kind": kind, "vocabulary_size": size, "lower_case": True}
+    texts = [*GREEK, *(text.lower() for text in GREEK), *TEXTS[:3]] * 3
+    ours = train_vocabulary(
+        lambda: texts, VocabularySettings.model_validate(chosen), seed=1, where="the test"
+    )
+    files = tokeniser_files(ours, 64, around=False, where="here")
+    theirs = Tokenizer.from_str(files["tokenizer.json"].decode())
+    for text in (*GREEK, "ΑΣ\u0301", "ΑΣ.Α", "ΑΣ.", "ʰΣ", "Αʰ\u00adΣ\u00adʰ"):
+        assert theirs.encode(text, add_special_tokens=False).ids == ours.encode(text), text
+
+
+def test_symbols_around_texts_are_those_of_the_model() -> None:
+    ours = made("bytes")[0]
+    first, second = ours.encode("the cat"), ours.encode("a dog")
+
+    def found(**options: Any) -> tuple[list[int], list[int], list[int]]:
+        files = tokeniser_files(ours, 64, where="here", **options)
+        theirs = Tokenizer.from_str(files["tokenizer.json"].decode())
+        pair = theirs.encode("the cat", "a dog")
+        return theirs.encode("the cat").ids, pair.ids, pair.type_ids
+
+    pair = [BEGIN, *first, END, *second, END]
+    one_segment = found(around=True, second=0)
+    assert one_segment == ([BEGIN, *first, END], pair, [0] * len(pair))
+    assert found(around=True)[2] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert found(around=False, begin=True)[0] == [BEGIN, *first]
+    after = [*first, END, *second, END]
+    assert found(around=False, after=True) == ([*first, END], after, [0] * len(after))
+    assert found(around=False)[0] == first

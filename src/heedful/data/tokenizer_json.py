@@ -25,9 +25,13 @@ _PRE_TOKENIZERS = frozenset(
 )
 METASPACE = "▁"
 """The character that stands for a space in the pieces of a Unigram model."""
+_CASED = r"[\p{Cased}&&[^\p{Case_Ignorable}]]"
+FINAL_SIGMA = rf"(?<={_CASED}\p{{Case_Ignorable}}*)Σ(?!\p{{Case_Ignorable}}*{_CASED})"
+"""A capital sigma at the end of a word, whose lower case is ς; it takes linear time."""
 _REPLACED: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
     ({"Regex": " {2,}"}, (" ", METASPACE)),
     ({"Regex": r"\n"}, (" ",)),
+    ({"Regex": FINAL_SIGMA}, ("ς",)),
     ({"String": "``"}, ('"',)),
     ({"String": "''"}, ('"',)),
 )

@@ -288,7 +288,8 @@ def write_encoder(run: TextRun, weights: dict[str, Tensor], head: str | None) ->
         config["label2id"] = {label: number for number, label in enumerate(labels)}
     if problem is not None and "classification" in heads:
         config["problem_type"] = problem
-    files = vocabulary_files(run, vocabulary, settings.max_length, around=True)
+    second = 0 if settings.segments == 1 else 1
+    files = vocabulary_files(run, vocabulary, settings.max_length, around=True, second=second)
     return Exported(config, layout.export_tensors(own, settings, places, shape), files)
 
 

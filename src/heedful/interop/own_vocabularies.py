@@ -26,6 +26,7 @@ from heedful.data.byte_vocabulary import ByteVocabulary
 from heedful.data.fixed_symbols import fixed_names
 from heedful.data.listed_vocabularies import Characters, Words
 from heedful.data.subwords import ESCAPE, MARKER, PLACEHOLDERS
+from heedful.data.tokenizer_json import FINAL_SIGMA
 from heedful.data.vocabularies import SavedVocabulary, Subwords
 from heedful.interop.exported import as_json
 
@@ -49,7 +50,14 @@ _HIDDEN = -1e6
 
 
 def tokeniser_files(
-    vocabulary: SavedVocabulary, longest: int, *, around: bool, where: str, after: bool = False
+    vocabulary: SavedVocabulary,
+    longest: int,
+    *,
+    around: bool,
+    where: str,
+    after: bool = False,
+    begin: bool = False,
+    second: int = 1,
 ) -> dict[str, bytes]:
     """The files of a vocabulary's tokeniser; none, with a notice, if its kind is not supported.
 
@@ -59,6 +67,8 @@ def tokeniser_files(
         around: whether texts are enclosed in BEGIN and END.
         where: the run's path, for messages.
         after: whether END follows a text, as in the sources and targets of pairs.
+        begin: whether BEGIN alone is before a text, as in a GPT with ``model.begin``.
+        second: the segment of the second text of a pair.
     """
     tokenizer = _tokenizer(vocabulary)
     if tokenizer is None:
@@ -69,17 +79,10 @@ def tokeniser_files(
         return {}
     names = fixed_names(vocabulary.mask is not None)
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names])
-    if around:
-        begin, end = names[BEGIN], names[END]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{begin} $A {end}",
-            pair=f"{begin} $A {end} $B:1 {end}:1",
-            special_tokens=[(begin, BEGIN), (end, END)],
-        )
-    if after:
-        end = names[END]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, END)]
+    if around or after or begin:
+        before, behind = around or begin, around or after
+        tokenizer.post_processor = _symbols_around(
+            names[BEGIN] if before else "", names[END] if behind else "", second if around else 0
         )
     said: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -94,13 +97,23 @@ def tokeniser_files(
     elif after:
         said |= {"eos_token": names[END], "model_input_names": ["input_ids", "attention_mask"]}
     else:
-        said |= {"bos_token": names[END], "eos_token": names[END]}
+        said |= {"bos_token": names[BEGIN if begin else END], "eos_token": names[END]}
     if vocabulary.mask is not None:
         said["mask_token"] = names[vocabulary.mask]
     return {
         "tokenizer.json": tokenizer.to_str(pretty=True).encode("utf-8"),
         "tokenizer_config.json": as_json(said),
     }
+
+
+def _symbols_around(begin: str, end: str, second: int) -> processors.TemplateProcessing:
+    """Puts symbols before and after a text; an empty name is no symbol."""
+    pair = [begin, "$A", end, f"$B:{second}", end and f"{end}:{second}"]
+    return processors.TemplateProcessing(
+        single=[part for part in (begin, "$A", end) if part],
+        pair=[part for part in pair if part],
+        special_tokens=[(name, token) for name, token in ((begin, BEGIN), (end, END)) if name],
+    )
 
 
 def _tokenizer(vocabulary: SavedVocabulary) -> Tokenizer | None:
@@ -113,14 +126,18 @@ def _tokenizer(vocabulary: SavedVocabulary) -> Tokenizer | None:
     return None
 
 
-def _ready(settings: Mapping[str, Any]) -> list[normalizers.Normalizer]:
-    """The normalizers of texts, the same for all kinds."""
-    steps: list[normalizers.Normalizer] = []
+def _ready(
+    settings: Mapping[str, Any], *, lower_first: bool = False
+) -> list[normalizers.Normalizer]:
+    """The normalizers of texts: canonical composition, and lower case as Python's."""
+    composed: list[normalizers.Normalizer] = []
+    lowered: list[normalizers.Normalizer] = []
     if settings.get("normalise") == "nfc":
-        steps.append(normalizers.NFC())
+        composed = [normalizers.NFC()]
     if settings.get("lower_case"):
-        steps.append(normalizers.Lowercase())
-    return steps
+        # Lowercase treats each character on its own, but Σ is ς at the end of a word.
+        lowered = [normalizers.Replace(Regex(FINAL_SIGMA), "ς"), normalizers.Lowercase()]
+    return [*lowered, *composed] if lower_first else [*composed, *lowered]
 
 
 def _bytes(vocabulary: ByteVocabulary) -> Tokenizer:
@@ -179,7 +196,7 @@ def _subwords(vocabulary: Subwords) -> Tokenizer:
     given = tokeniser.settings.model_dump() | {"lower_case": vocabulary.lower_case}
     tokenizer.normalizer = normalizers.Sequence(
         [
-            *reversed(_ready(given)),
+            *_ready(given, lower_first=True),
             normalizers.Replace(ESCAPE, f"{ESCAPE}0"),
             normalizers.Replace(MARKER, f"{ESCAPE}1"),
             normalizers.Prepend(MARKER),

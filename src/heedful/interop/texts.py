@@ -143,7 +143,9 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
         "eos_token_id": end,
         "pad_token_id": special[PAD],
     }
-    files = vocabulary_files(run, vocabulary, settings.max_length, around=False)
+    files = vocabulary_files(
+        run, vocabulary, settings.max_length, around=False, begin=settings.begin
+    )
     if config["model_type"] == "qwen2" and not isinstance(vocabulary, ImportedVocabulary):
         notice(
             f"{run.path}: AutoTokenizer uses Qwen 2's own rules for this layout, not these; load "
@@ -164,8 +166,17 @@ def places_and_special(vocabulary: SavedVocabulary) -> tuple[Places, list[int | 
 
 
 def vocabulary_files(
-    run: TextRun, vocabulary: SavedVocabulary, longest: int, *, around: bool
+    run: TextRun,
+    vocabulary: SavedVocabulary,
+    longest: int,
+    *,
+    around: bool,
+    begin: bool = False,
+    second: int = 1,
 ) -> dict[str, bytes]:
+    """The files of a run's tokeniser; arguments as for `tokeniser_files`."""
     if isinstance(vocabulary, ImportedVocabulary):
         return dict(vocabulary.files)
-    return tokeniser_files(vocabulary, longest, around=around, where=str(run.path))
+    return tokeniser_files(
+        vocabulary, longest, around=around, where=str(run.path), begin=begin, second=second
+    )
