@@ -15,13 +15,14 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from heedful.attention.divergences import kullback_leibler
 from heedful.basics.errors import UserError
 from heedful.data.positions import Position
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe
 from heedful.runs.registry import kind_of
 from heedful.tasks.teaching import initial_layers
-from heedful.training.distillation import Consistent, Distilled, Predicted
+from heedful.training.distillation import Consistent, Distilled, Predicted, divergence_from
 from heedful.training.protocol import Loss
 from heedful.training.report import Report
 from heedful.training.train import train
@@ -169,6 +170,27 @@ def test_all_terms_are_exact_in_float64() -> None:
     ):
         torch.testing.assert_close(own.as_subclass(Tensor), other, **CLOSE)
     assert all(not p.requires_grad for p in master.parameters())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_the_divergence_from_a_teacher_is_that_of_its_formula(temperature: float) -> None:
+    torch.manual_seed(8)
+    teacher, student = (3 * torch.randn(150, 9, dtype=torch.float64) for _ in range(2))
+    student.requires_grad_()
+    found = divergence_from(teacher, student, temperature)
+    right = kullback_leibler(teacher / temperature, student / temperature, "logits").sum()
+    torch.testing.assert_close(found, right, **CLOSE)
+    gradients = [torch.autograd.grad(3 * one, student)[0] for one in (found, right)]
+    torch.testing.assert_close(*gradients, **CLOSE)
+    narrow = divergence_from(teacher.half(), student.detach().half(), temperature)
+    assert narrow.dtype == torch.float32
+    torch.testing.assert_close(narrow.double(), right.detach(), rtol=1e-2, atol=0)
+    forbidden = torch.zeros(150, 9, dtype=torch.bool)
+    forbidden[:, 2] = True
+    some = [one.masked_fill(forbidden, -torch.inf) for one in (teacher, student)]
+    found = divergence_from(*some, temperature)
+    kept = [one[:, ~forbidden[0]] for one in (teacher, student)]
+    torch.testing.assert_close(found, divergence_from(*kept, temperature), **CLOSE)
 
 
 def test_r_drop_is_the_papers_equations() -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from heedful.attention.divergences import kullback_leibler
 from heedful.basics.errors import UserError
@@ -57,6 +58,47 @@ def loss_of_logits(predicted: Predicted, smoothing: float) -> Loss:
     logits, labels = wide(predicted.logits), predicted.labels
     total = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
     return Loss(total, {"loss": F.cross_entropy(logits.detach(), labels, reduction="sum")})
+
+
+_ROWS = 64
+"""Positions in a block, whose distributions should stay in the cache."""
+
+
+def divergence_from(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
+    """``Σ KL(p_T^τ ‖ p_S^τ)`` of logits ``[N, C]``, in nats; only the student gets a gradient.
+
+    The same as :func:`kullback_leibler`, computed a few positions at a time together with the
+    gradient, if all logits are finite.
+    """
+    teacher, student = wide(teacher.detach()), wide(student)
+    if not bool((teacher.sum() + student.detach().sum()).isfinite()):
+        return kullback_leibler(teacher / temperature, student / temperature, "logits").sum()
+    found: Tensor = _Divergence.apply(student, teacher, temperature)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Divergence(torch.autograd.Function):
+    """The gradient of the student's logits is ``(p_S − p_T) / τ``."""
+
+    @staticmethod
+    def forward(ctx: Any, student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        """See :func:`divergence_from`."""
+        total, gradient = student.new_zeros(()), torch.empty_like(student)
+        blocks = (each.split(_ROWS) for each in (student, teacher, gradient))
+        for own, other, into in zip(*blocks, strict=True):
+            log_q, log_p = (torch.log_softmax(one / temperature, -1) for one in (own, other))
+            p = log_p.exp()
+            total += log_p.sub_(log_q).mul_(p).sum()
+            torch.sub(log_q.exp_(), p, out=into)
+        ctx.save_for_backward(gradient)
+        ctx.temperature = temperature
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient of the student's logits."""
+        return ctx.saved_tensors[0] * (grad / ctx.temperature), None, None
 
 
 @runtime_checkable
@@ -141,9 +183,8 @@ class Distilled(Wrapped):
         with torch.no_grad():
             teacher = self.task.predict(self.teacher, batch)
         own = self.task.loss_of(student, batch)
-        tau = self.temperature
-        apart = kullback_leibler(teacher.logits / tau, student.logits / tau, "logits").sum()
-        apart = apart * student.share * tau**2
+        apart = divergence_from(teacher.logits, student.logits, self.temperature)
+        apart = apart * student.share * self.temperature**2
         total = (1 - self.weight) * own.total + self.weight * apart
         parts = {**own.parts, "teacher": apart.detach()}
         if self.cosine:
