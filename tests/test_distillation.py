@@ -127,6 +127,15 @@ def test_the_gradient_is_that_of_a_loop_in_plain_pytorch(
             torch.testing.assert_close(made, expected, rtol=1e-8, atol=1e-10, msg=key)
 
 
+def test_a_teacher_without_weight_is_not_run(teacher: Callable[[str], Path]) -> None:
+    path = teacher(TASKS[0])
+    other = path.with_name(f"{path.name}-weightless")
+    shutil.copytree(path, other)
+    table = {"run": str(other), "weight": 0.0}
+    assert not isinstance(task_of(path, teacher=table), Distilled)
+    assert isinstance(task_of(path, teacher={**table, "cosine": 0.5}), Distilled)
+
+
 class _Fixed:
     """A task of a linear classifier in float64, whose loss is exact."""
 

@@ -54,6 +54,8 @@ def with_objectives(
         )
     if training.teacher is not None:
         found = training.teacher
+        if not found.weight and not found.cosine:
+            return task  # the teacher has no effect
         return Distilled(
             task,
             load_teacher(run, found, load),
