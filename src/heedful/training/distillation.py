@@ -67,8 +67,8 @@ _ROWS = 64
 def divergence_from(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
     """``Σ KL(p_T^τ ‖ p_S^τ)`` of logits ``[N, C]``, in nats; only the student gets a gradient.
 
-    The same as :func:`kullback_leibler`, computed a few positions at a time together with the
-    gradient, if all logits are finite.
+    Finite logits are read a few positions at a time, and the gradient is computed with the
+    divergence; others are left to :func:`kullback_leibler`.
     """
     teacher, student = wide(teacher.detach()), wide(student)
     if not bool((teacher.sum() + student.detach().sum()).isfinite()):
