@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.attention import attend
 from heedful.layers.recurrent import RecurrentEncoder, RecurrentStack
@@ -83,3 +83,22 @@ def test_flash_attention_on_the_processor() -> None:
         context.sum().backward()
     # Four gradients of products, and the scores once more.
     assert counter.get_total_flops() == 5 * 2 * products
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_with_groups(groups: int, transposed: bool) -> None:
+    kind = nn.ConvTranspose1d if transposed else nn.Conv1d
+    convolution = kind(E, 12, 5, stride=2, padding=1, groups=groups)
+    inputs = torch.randn(B, E, 11, requires_grad=True)
+    with operation_counter() as counter:
+        found = convolution(inputs)
+        forward = counter.get_total_flops()
+        found.sum().backward()
+    # Each number of the shorter side meets the kernel of all channels of its group.
+    places = inputs.shape[2] if transposed else found.shape[2]
+    assert forward == 2 * B * places * E * 12 // groups * 5
+    assert counter.get_total_flops() == 3 * forward
+    with operation_counter() as counter:
+        convolution(inputs.detach()).sum().backward()
+    assert counter.get_total_flops() == 2 * forward

@@ -77,12 +77,33 @@ def operation_counter() -> OperationCounter:
         aten._scaled_dot_product_flash_attention_for_cpu: _attention,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
         aten.addmm_: _added_product,
+        aten.convolution_backward: _convolution_backward,
     }
     return OperationCounter(formulas)
 
 
 def _added_product(_: Shape, left: Shape, right: Shape, **__: Any) -> int:
     return 2 * math.prod(left) * right[-1]
+
+
+def _convolution_backward(
+    grad: Shape,
+    inputs: Shape,
+    weight: Shape,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    wanted: Sequence[bool],
+    **_: Any,
+) -> int:
+    """Each gradient, of the inputs and of the weight, has the operations of the forward pass. In
+    PyTorch's formula, that of the weight has as many times more as there are groups."""
+    places = math.prod((inputs if transposed else grad)[2:])
+    return 2 * grad[0] * places * math.prod(weight) * sum(wanted[:2])
 
 
 def _matrix_by_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
