@@ -15,11 +15,11 @@ from heedful.models.encoders import sequences_of
 from heedful.models.gpt import SIZES, Gpt, GptSettings
 from heedful.runs.model_size import count_parameters, on_meta
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
+from heedful.tasks.size_description import describe_size
 from heedful.tasks.size_on_paper import (
     CARDS,
     PETAFLOP_DAY,
     Assumptions,
-    describe_size,
     paper_sizes,
     size_on_paper,
 )
@@ -235,7 +235,7 @@ WRONG = [
     (["--size", "gpt2-small", "--card", "a100", "--flops-per-second", "3"], "give either --card"),
     (["--size", "gpt2-small", "--mfu", "1.5"], "--mfu 1.5"),
     (["--size", "gpt2-small", "--cards", "0"], "--cards 0"),
-    (["--size", "gpt2-small", "--length", "2000"], "reads at most 1,024 tokens"),
+    (["--size", "gpt2-small", "--length", "2000"], "at most 1,024 tokens in gpt2"),
     (["--size", "mnist-perceiver"], "has no size on paper"),
     (["--size", "wikitext2-lstm", "--checkpointing"], "--checkpointing is for"),
     (["--size", "gpt2-small", "--strategy", "ddp"], "--strategy needs the speed of a card"),

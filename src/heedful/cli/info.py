@@ -52,9 +52,15 @@ class Info:
     size: Annotated[
         str | None, _option("--size", "A size of the literature, such as gpt2-small, or a recipe.")
     ] = None
-    batch: Annotated[int, _option("--batch", "Sequences that are computed at once.")] = 1
-    length: Annotated[int | None, _option("--length", "Tokens of a sequence.")] = None
-    tokens: Annotated[float | None, _option("--tokens", "Tokens of the training.")] = None
+    batch: Annotated[
+        int, _option("--batch", "Sequences, images or the like, computed at once.")
+    ] = 1
+    length: Annotated[
+        int | None, _option("--length", "Tokens of a sequence, frames of a recording or the like.")
+    ] = None
+    tokens: Annotated[
+        float | None, _option("--tokens", "Tokens of the training, images or the like.")
+    ] = None
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"],
         _option("--precision", "Precision of products and activations."),
@@ -120,7 +126,8 @@ def _run(options: Info) -> None:
 
 
 def _print_size(options: Info, name: str) -> None:
-    from heedful.tasks.size_on_paper import Assumptions, describe_size, size_on_paper
+    from heedful.tasks.size_description import describe_size
+    from heedful.tasks.size_on_paper import Assumptions, size_on_paper
 
     for option in _POSITIVE:
         value = getattr(options, option)

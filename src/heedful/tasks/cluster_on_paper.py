@@ -80,7 +80,7 @@ def on_cluster(step: CardStep, cluster: Cluster, cards: int, tokens: int) -> dic
         step: what a card computes.
         cluster: the cards.
         cards: their number.
-        tokens: tokens of a card's batch.
+        tokens: tokens of a card's batch, or other units.
 
     Raises:
         UserError: the cards do not fill their machines.
@@ -136,8 +136,8 @@ def card_memory(step: CardStep, cluster: Cluster, cards: int) -> CardMemory:
     return fsdp_memory(step.units, step.moments, step.activations, cards, weight=step.weight)
 
 
-def cluster_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The numbers of :func:`on_cluster` as text."""
+def cluster_lines(found: Mapping[str, Any], unit: str) -> list[tuple[str, str]]:
+    """The numbers of :func:`on_cluster` as text; ``unit`` is what a batch consists of."""
     cards, count = found["cards"], found["machines"]
     where = "1 machine" if count == 1 else f"{count:,} machines"
     parts = ", ".join(
@@ -148,7 +148,7 @@ def cluster_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             "a step",
-            f"{_seconds(found['step_seconds'])} for {found['batch_tokens']:,} tokens with "
+            f"{_seconds(found['step_seconds'])} for {found['batch_tokens']:,} {unit}s with "
             f"{found['strategy']} on {cards:,} card{'s' if cards > 1 else ''} in {where}: "
             f"{_seconds(found['computing_seconds'])} computing, "
             f"{_seconds(found['communicating_seconds'])} communicating, of which "
@@ -157,7 +157,7 @@ def cluster_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             "efficiency",
             f"{found['efficiency']:.1%} of {cards:,} times one card; "
-            f"{found['tokens_per_second']:,.0f} tokens/s",
+            f"{found['tokens_per_second']:,.0f} {unit}s/s",
         ),
         ("on a card", f"{readable_size(sum(found['memory'].values()))}: {parts}"),
     ]

@@ -14,7 +14,7 @@ from heedful.basics.errors import UserError
 from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
 from heedful.runs.settings import Recipe
-from heedful.tasks.cluster_on_paper import CardStep, Cluster, cluster_lines, on_cluster
+from heedful.tasks.cluster_on_paper import CardStep, Cluster, on_cluster
 from heedful.tasks.sketch import PaperSize, Sketch
 from heedful.tasks.spec import spec_named, specs
 from heedful.training.on_paper import StepCost, real_step_cost, step_cost
@@ -40,8 +40,10 @@ _WEIGHT = 4
 """Bytes of a weight, a gradient and a moment, which training keeps in float32."""
 _COPIES = 3
 """Of the weights in a step on the CPU: in float32, weights and gradients in float64."""
-_DAY, _HOUR = 86_400, 3600
-PETAFLOP_DAY = 1e15 * _DAY
+_TOO_LARGE = ("allocate memory", "Storage size calculation overflowed")
+"""Parts of PyTorch's messages about tensors that are too large."""
+_HOUR = 3600
+PETAFLOP_DAY = 1e15 * 24 * _HOUR
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ class Assumptions:
     """What the numbers are for.
 
     Attributes:
-        batch: sequences that are computed at once.
-        length: tokens of a sequence; that of the size or the recipe if None.
-        tokens: tokens of the training; those of the size or the recipe if None.
+        batch: rows, such as sequences, that are computed at once.
+        length: of a row, in tokens or what the task counts; that of the size or the recipe if None.
+        tokens: tokens of the training, or other units; those of the size or the recipe if None.
         precision: of products and activations.
         optimiser: ``adam``, ``adamw`` or ``sgd``; the recipe's if None.
         checkpointing: whether layers keep their inputs only.
@@ -79,7 +81,8 @@ class _Named(NamedTuple):
     recipe: Recipe
     length: int | None
     tokens: int | None
-    source: str
+    source: str | None
+    """Where the numbers are from; None for a recipe, which says them itself."""
 
 
 def paper_sizes() -> dict[str, tuple[str, PaperSize]]:
@@ -95,17 +98,17 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
         assumptions: what the numbers are for.
 
     Raises:
-        UserError: there is no such size or recipe, its task has no size on paper, or the length
-            does not fit the model.
+        UserError: there is no such size or recipe, its task has no size on paper, the settings do
+            not fit, the length does not fit the model, or a step needs too much memory.
     """
     named, sketch, length, units, embedded, cost = _sized(name, assumptions)
     parameters = units.total
     tokens = assumptions.tokens or named.tokens
-    a_token = assumptions.batch * length
+    count = sketch.units(assumptions.batch, length)
     operations = {
-        "forward": cost.forward / a_token,
-        "training": (cost.forward + cost.backward) / a_token,
-        "with_checkpointing": (cost.forward + cost.backward + cost.repeated) / a_token,
+        "forward": cost.forward / count,
+        "training": (cost.forward + cost.backward) / count,
+        "with_checkpointing": (cost.forward + cost.backward + cost.repeated) / count,
         "6n": 6 * parameters,
     }
     optimiser = assumptions.optimiser or str(named.recipe.training.optimiser)
@@ -115,7 +118,7 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
         if assumptions.speed is None:
             raise UserError("--strategy needs the speed of a card: give --card")
         own = _card_step(units, cost, memory, optimiser, assumptions)
-        cluster = on_cluster(own, assumptions.cluster, assumptions.cards, a_token)
+        cluster = on_cluster(own, assumptions.cluster, assumptions.cards, count)
     efficiency = 1.0 if cluster is None else cluster["efficiency"]
     training = None if tokens is None else _training(tokens, operations, assumptions, efficiency)
     return {
@@ -126,10 +129,12 @@ def size_on_paper(name: str, assumptions: Assumptions) -> dict[str, Any]:
         "parameters": parameters,
         "embedding_parameters": embedded,
         "vocabulary": sketch.vocabulary,
+        "unit": sketch.unit,
         "assumptions": {
             "batch": assumptions.batch,
-            "length": length,
+            "length": None if sketch.length is None else length,
             "counted": sketch.counted,
+            "rows": sketch.described(assumptions.batch, length),
             "precision": assumptions.precision,
             "optimiser": optimiser,
             "checkpointing": assumptions.checkpointing,
@@ -151,11 +156,7 @@ def _named(name: str) -> _Named:
         path = find_recipe(name)
     except UserError as error:
         raise UserError(f"no size '{name}': {error}; sizes are {', '.join(known)}") from error
-    recipe = check_recipe(read_recipe(path), str(path))
-    loop = recipe.training
-    tokens = loop.max_steps * loop.batch_tokens
-    source = f"{loop.max_steps:,} steps of {loop.batch_tokens:,} tokens, as the recipe says"
-    return _Named(recipe, None, tokens, source)
+    return _Named(check_recipe(read_recipe(path), str(path)), None, None, None)
 
 
 class _Sized(NamedTuple):
@@ -169,11 +170,44 @@ class _Sized(NamedTuple):
 
 def _sized(name: str, assumptions: Assumptions) -> _Sized:
     named = _named(name)
-    sketch = spec_named(named.recipe.task).sketch(named.recipe)
-    length = assumptions.length or named.length or sketch.length
+    sketch = _sketch(named.recipe)
+    length = _length(name, sketch, assumptions.length or named.length)
+    if named.source is None:
+        named = _as_the_recipe_says(named, sketch, length)
     units, embedded = units_of(sketch.model), _tables(sketch)
     cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
     return _Sized(named, sketch, length, units, embedded, cost)
+
+
+def _sketch(recipe: Recipe) -> Sketch:
+    try:
+        return spec_named(recipe.task).sketch(recipe)
+    except ValueError as error:
+        raise UserError(f"the recipe's [model]: {error}") from error
+
+
+def _length(name: str, sketch: Sketch, given: int | None) -> int:
+    """The length of a row; 1 if all rows have one size."""
+    if sketch.length is None:
+        if given is not None:
+            raise UserError(f"--length {given}: every {sketch.row} has one size; leave it out")
+        return 1
+    length, longest = given or sketch.length, sketch.longest
+    if longest is None:
+        longest = getattr(getattr(sketch.model, "encoder", sketch.model), "max_length", None)
+    if longest is not None and length > longest:
+        counted = sketch.counted.partition(",")[0]
+        raise UserError(f"--length {length}: at most {longest:,} {counted} in {name}")
+    return length
+
+
+def _as_the_recipe_says(named: _Named, sketch: Sketch, length: int) -> _Named:
+    """The same with the units of all training steps."""
+    loop, rows = named.recipe.training, sketch.rows_of_batch
+    batch = loop.batch_tokens if rows is None else sketch.units(rows(length), length)
+    step = batch * loop.accumulation_steps * loop.virtual_shards
+    source = f"{loop.max_steps:,} steps of {step:,} {sketch.unit}s, as the recipe says"
+    return named._replace(tokens=loop.max_steps * step, source=source)
 
 
 def card_step(name: str, assumptions: Assumptions) -> CardStep:
@@ -208,15 +242,26 @@ def _card_step(
 
 
 def _cost(name: str, recipe: Recipe, sketch: Sketch, batch: int, length: int) -> StepCost:
-    longest = getattr(getattr(sketch.model, "encoder", sketch.model), "max_length", None)
-    if longest is not None and length > longest:
-        raise UserError(f"--length {length}: {name} reads at most {longest:,} tokens")
+    rows = sketch.described(batch, length)
     try:
         return step_cost(sketch.model, lambda: sketch.loss(batch, length))
-    except (NotImplementedError, RuntimeError):  # a step that depends on values
-        again = spec_named(recipe.task).sketch(recipe)
-        require_room(again.model, name, copies=2 * _COPIES)
+    except RuntimeError as error:  # a step that depends on values, unless it is too large
+        _refuse_too_large(error, name, rows)
+    again = _sketch(recipe)
+    require_room(again.model, name, copies=2 * _COPIES)
+    try:
         return real_step_cost(again.model, lambda: again.loss(batch, length))
+    except RuntimeError as error:
+        _refuse_too_large(error, name, rows)
+        raise
+
+
+def _refuse_too_large(error: RuntimeError, name: str, rows: str) -> None:
+    """Raise UserError if PyTorch's error says that a tensor is too large."""
+    if any(part in str(error) for part in _TOO_LARGE):
+        raise UserError(
+            f"{name}: {rows} need more memory than there is; lower --batch or --length"
+        ) from error
 
 
 def _tables(sketch: Sketch) -> int:
@@ -282,93 +327,3 @@ def _training(
         "cost": None if assumptions.price is None else card_hours * assumptions.price,
     }
     return found
-
-
-def describe_size(found: Mapping[str, Any]) -> str:
-    """The numbers of :func:`size_on_paper` as text."""
-    given, memory = found["assumptions"], found["memory"]
-    operations, training = found["operations_per_token"], found["training"]
-    sequences = "1 sequence" if given["batch"] == 1 else f"{given['batch']:,} sequences"
-    unlike = memory["activations_with_checkpointing"]
-    lines = [
-        ("size", f"{found['size']} ({found['task']}, {found['model']['kind']})"),
-        ("source", found["source"]),
-        (
-            "parameters",
-            f"{found['parameters']:,}; {found['embedding_parameters']:,} of them in tables of "
-            f"{found['vocabulary']:,} symbols or of positions",
-        ),
-        (
-            "assumptions",
-            f"{sequences} of {given['length']:,} {given['counted']}; products and activations in "
-            f"{given['precision']}, weights, gradients and moments in float32; "
-            f"{given['optimiser']}; fused attention, masked pairs counted",
-        ),
-        (
-            "weights",
-            f"{_size(memory['weights'])}; {_size(memory['weights_in_inference'])} in use",
-        ),
-        ("gradients", _size(memory["gradients"])),
-        ("optimiser", _size(memory["optimiser"])),
-        (
-            "activations",
-            _size(memory["activations"])
-            + ("" if unlike is None else f"; {_size(unlike)} with checkpointing of layers"),
-        ),
-        (
-            "memory",
-            f"{_size(memory['training'])} in training, "
-            f"{'with' if given['checkpointing'] else 'without'} checkpointing",
-        ),
-        (
-            "FLOPs a token",
-            f"{operations['forward']:.4g} forward, {operations['training']:.4g} with the backward "
-            f"pass (6N: {operations['6n']:.4g}), {operations['with_checkpointing']:.4g} with "
-            "checkpointing",
-        ),
-    ]
-    if found["cluster"] is not None:
-        lines += cluster_lines(found["cluster"])
-    lines += _training_lines(training)
-    return "\n".join(f"{name:<14} {text}" for name, text in lines)
-
-
-def _training_lines(training: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    if training is None:
-        return [("training", "give its tokens with --tokens")]
-    lines = [
-        (
-            "training",
-            f"{training['tokens']:,} tokens: {training['operations']:.3g} FLOPs "
-            f"({training['petaflop_days']:.3g} petaFLOP/s-days), 6ND {training['6nd']:.3g}",
-        )
-    ]
-    if "seconds" not in training:
-        return [*lines, ("time", "give --card or --flops-per-second")]
-    cards = "1 card" if training["cards"] == 1 else f"{training['cards']:,} cards"
-    lines.append(
-        (
-            "time",
-            f"{_duration(training['seconds'])} on {cards} of "
-            f"{training['flops_per_second']:.3g} FLOP/s at an MFU of {training['mfu']:g}; "
-            f"{training['card_hours']:,.1f} card-hours",
-        )
-    )
-    if training["cost"] is not None:
-        lines.append(("cost", f"{training['cost']:,.2f}"))
-    return lines
-
-
-def _size(count: int) -> str:
-    value, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:,.4g} {unit}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds >= 2 * _DAY:
-        return f"{seconds / _DAY:,.1f} days"
-    return f"{seconds / _HOUR:,.2f} hours" if seconds >= _HOUR else f"{seconds:,.1f} seconds"

@@ -288,12 +288,10 @@ class TaskSpec(Kind, ServerSpec, ViewSpec):
         """The recipe's model and a training step on the device ``meta``.
 
         Raises:
-            UserError: the task has none.
+            ValueError: the settings do not fit.
+            UserError: the task has none, or the settings do not fit.
         """
-        raise UserError(
-            f"a recipe for {self.name} has no size on paper; language models, encoders of texts "
-            "and models for pairs of texts have one"
-        )
+        raise UserError(f"a recipe for {self.name} has no size on paper")
 
     # Evaluation
 

@@ -25,5 +25,5 @@ def sketch_pair_model(recipe: PairRecipe) -> Sketch:
         logits = model.logits(model.states(source, tokens))
         return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
-    length = min(_LENGTH, recipe.model.max_length)
-    return Sketch(model, loss, vocabulary, length, "target tokens, with as many source tokens")
+    longest, counted = recipe.model.max_length, "target tokens, with as many source tokens"
+    return Sketch(model, loss, vocabulary, min(_LENGTH, longest), counted, longest=longest)
