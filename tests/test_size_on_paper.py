@@ -236,7 +236,7 @@ WRONG = [
     (["--size", "gpt2-small", "--mfu", "1.5"], "--mfu 1.5"),
     (["--size", "gpt2-small", "--cards", "0"], "--cards 0"),
     (["--size", "gpt2-small", "--length", "2000"], "at most 1,024 tokens in gpt2"),
-    (["--size", "mnist-perceiver"], "has no size on paper"),
+    (["--size", "mnist-perceiver", "--length", "3"], "28 × 28 pixels in grey has one size"),
     (["--size", "wikitext2-lstm", "--checkpointing"], "--checkpointing is for"),
     (["--size", "gpt2-small", "--strategy", "ddp"], "--strategy needs the speed of a card"),
     (

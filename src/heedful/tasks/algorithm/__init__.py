@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heedful.runs.start import Start
     from heedful.tasks.algorithm.predictor import AlgorithmPredictor
     from heedful.tasks.algorithm.training import AlgorithmTask
+    from heedful.tasks.sketch import Sketch
 
 
 class Algorithm(TaskSpec):
@@ -59,6 +60,11 @@ class Algorithm(TaskSpec):
         from heedful.models import build_sequence_model
 
         return build_sequence_model(run.recipe.model, *run.recipe.data.widths)
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.algorithm.sketch import sketch_sequence_model
+
+        return sketch_sequence_model(recipe)
 
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str

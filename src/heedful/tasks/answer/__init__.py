@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from heedful.tasks.answer.predictor import StoryPredictor
     from heedful.tasks.answer.recipe import AnswerRecipe
     from heedful.tasks.answer.training import AnswerTask
+    from heedful.tasks.sketch import Sketch
 
 
 class Answering(ColumnSpec):
@@ -82,6 +83,11 @@ class Answering(ColumnSpec):
         known = run.facts["known"]
         size = words_of(known).size
         return build_story_model(run.recipe.model, size, answer_symbols(known))
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.answer.sketch import sketch_story_model
+
+        return sketch_story_model(recipe)
 
     def task_type(self) -> "type[AnswerTask]":
         from heedful.tasks.answer.training import AnswerTask

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from heedful.tasks.captioning.predictor import Captioner
     from heedful.tasks.captioning.recipe import CaptionRecipe
     from heedful.tasks.captioning.training import CaptionTask
-    from heedful.training.terms import Term
+    from heedful.tasks.sketch import Sketch
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,11 @@ class Captioning(ImageSpec):
         except ValueError as error:
             raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
 
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.captioning.sketch import sketch_caption_model
+
+        return sketch_caption_model(recipe)
+
     def task_type(self) -> "type[CaptionTask]":
         from heedful.tasks.captioning.training import CaptionTask
 
@@ -131,6 +136,7 @@ class Captioning(ImageSpec):
     ) -> "CaptionTask":
         from heedful.decoding import SearchOptions
         from heedful.tasks.captioning.predictor import find_captions
+        from heedful.tasks.captioning.terms import terms_of
         from heedful.tasks.captioning.words import written
 
         known, greedy = run.facts["known"], SearchOptions(beam=1)
@@ -142,7 +148,7 @@ class Captioning(ImageSpec):
         return self.task_type()(
             model,
             training,
-            _terms(model, training),
+            terms_of(model, training),
             self.stores(run),
             describe=describe,
             write=lambda tokens: written(tokens, known),
@@ -200,27 +206,6 @@ def _references(examples: Sequence[Any], known: Mapping[str, Any]) -> list[list[
     from heedful.tasks.captioning.words import in_words
 
     return [[in_words(caption, known) for caption in one.captions] for one in examples]
-
-
-def _terms(model: Any, training: Any) -> "list[Term]":
-    """The losses on attention weights.
-
-    Raises:
-        UserError: the recipe asks for one that the model cannot have.
-    """
-    from heedful.tasks.captioning.terms import Coverage
-    from heedful.training.reinforce import Reinforce, rewarded_modules
-
-    terms: list[Term] = []
-    if rewarded := rewarded_modules(model):
-        terms.append(Reinforce(rewarded, training.reinforce))
-    if training.coverage:
-        axes = model.attention_axes()
-        reading = [name for name, own in axes.items() if own == ("target", "image")]
-        if not reading:
-            raise UserError("training.coverage needs an attention to the image; remove it")
-        terms.append(Coverage(reading[-1], training.coverage))
-    return terms
 
 
 register(Captioning())

@@ -1,14 +1,18 @@
-"""The loss that asks for equal attention to all cells.
+"""The losses on attention weights; among them, one that asks for equal attention to all cells.
 
 Shapes: B captions, H heads, T target tokens, K cells.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import PAD
 from heedful.training.protocol import Loss
-from heedful.training.terms import TeacherForced, all_steps
+from heedful.training.reinforce import Reinforce, rewarded_modules
+from heedful.training.terms import TeacherForced, Term, all_steps
 
 
 class Coverage:
@@ -39,3 +43,25 @@ class Coverage:
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         """Do nothing: the term has no state."""
+
+
+def terms_of(model: Any, training: Any) -> list[Term]:
+    """The losses on attention weights that a recipe asks for.
+
+    Args:
+        model: a :class:`~heedful.models.CaptionModel`.
+        training: ``[training]`` of the recipe.
+
+    Raises:
+        UserError: the recipe asks for one that the model cannot have.
+    """
+    terms: list[Term] = []
+    if rewarded := rewarded_modules(model):
+        terms.append(Reinforce(rewarded, training.reinforce))
+    if training.coverage:
+        axes = model.attention_axes()
+        reading = [name for name, own in axes.items() if own == ("target", "image")]
+        if not reading:
+            raise UserError("training.coverage needs an attention to the image; remove it")
+        terms.append(Coverage(reading[-1], training.coverage))
+    return terms

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heedful.tasks.image_classification.predictor import ImageClassifier
     from heedful.tasks.image_classification.recipe import ImageRecipe
     from heedful.tasks.image_classification.training import ImageTask
+    from heedful.tasks.sketch import Sketch
 
 
 class ImageClassification(ImageSpec):
@@ -81,6 +82,11 @@ class ImageClassification(ImageSpec):
             return build_image_model(run.recipe.model, shape, len(known["labels"]))
         except ValueError as error:
             raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.image_classification.sketch import sketch_image_model
+
+        return sketch_image_model(recipe)
 
     def task_type(self) -> "type[ImageTask]":
         from heedful.tasks.image_classification.training import ImageTask

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.models import PairModel
     from heedful.runs.run import Run
     from heedful.runs.start import Start
+    from heedful.tasks.sketch import Sketch
     from heedful.tasks.summary.examples import Summarised, ToSummarise
     from heedful.tasks.summary.predictor import Summariser
     from heedful.tasks.summary.recipe import SummaryRecipe
@@ -103,6 +104,11 @@ class Summarising(ColumnSpec):
 
         size = words_of(run.facts["known"]).size
         return build_model(run.recipe.model, size, size)
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.summary.sketch import sketch_summary_model
+
+        return sketch_summary_model(recipe)
 
     def task_type(self) -> "type[SummaryTask]":
         from heedful.tasks.summary.training import SummaryTask

@@ -63,6 +63,19 @@ def readable(tokens: Tensor, model: Any, vocabulary: int) -> Tensor:
     return tokens if isinstance(model, CopyingModel) else listed(tokens, vocabulary)
 
 
+def check_coverage(model: Any, settings: Any) -> None:
+    """Check that a model has the coverage loss that ``[training]`` asks for.
+
+    Raises:
+        UserError: it has none.
+    """
+    if settings.coverage and not hasattr(model, "covered_losses"):
+        raise UserError(
+            "training.coverage needs a model that copies, or model.kind = 'pointer-generator'; "
+            "set it to 0"
+        )
+
+
 class SummaryTask(ColumnTask):
     """Trains a model that summarises.
 
@@ -96,11 +109,7 @@ class SummaryTask(ColumnTask):
         self.model: Any = model
         self.settings, self.vocabulary = settings, vocabulary
         self.examples, self.summarise = examples, summarise
-        if settings.coverage and not hasattr(model, "covered_losses"):
-            raise UserError(
-                "training.coverage needs a model that copies, or model.kind = "
-                "'pointer-generator'; set it to 0"
-            )
+        check_coverage(model, settings)
 
     def weight_of(self, batch: ColumnBatch) -> int:
         """The number of target tokens, END included."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from heedful.evaluation.outcome import Figure
     from heedful.models import Source
+    from heedful.tasks.sketch import Sketch
     from heedful.tasks.synthesis.examples import Recording, Said
     from heedful.tasks.synthesis.predictor import Speaker, Speech
     from heedful.tasks.synthesis.recipe import SynthesisRecipe
@@ -81,6 +82,11 @@ class Synthesis(SoundSpec):
         if reason := check_fits(len(frames), tokens, known):
             raise LeftOutError(reason)
         return {"frames": frames, "text": tokens}
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.synthesis.sketch import sketch_synthesis_model
+
+        return sketch_synthesis_model(recipe)
 
     def task_type(self) -> "type[SynthesisTask]":
         from heedful.tasks.synthesis.training import SynthesisTask

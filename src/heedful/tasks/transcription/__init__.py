@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heedful.models import Sounds
     from heedful.runs.run import Run
     from heedful.runs.start import Start
+    from heedful.tasks.sketch import Sketch
     from heedful.tasks.sound_input import Heard
     from heedful.tasks.transcription.examples import Spoken
     from heedful.tasks.transcription.predictor import Transcriber
@@ -109,6 +110,11 @@ class Transcription(SoundSpec):
         if reason := check_fits(len(frames), tokens, known):
             raise LeftOutError(reason)
         return {"frames": frames, "text": tokens}
+
+    def sketch(self, recipe: Any) -> "Sketch":
+        from heedful.tasks.transcription.sketch import sketch_speech_model
+
+        return sketch_speech_model(recipe)
 
     def task_type(self) -> "type[TranscriptionTask]":
         from heedful.tasks.transcription.training import TranscriptionTask
