@@ -264,6 +264,16 @@ def test_every_built_in_recipe_has_a_size(name: str) -> None:
     assert f"a {found['unit']} " in text or f"an {found['unit']} " in text
 
 
+def test_convolutions_have_the_operations_of_the_formula() -> None:
+    """Two convolutions of 7 × 7 with 16 channels, each before a pooling by 2, and a linear map."""
+    found = size_on_paper("mnist-convolutional", Assumptions(batch=3))
+    first, second, last = 28**2 * 16 * 7**2, 14**2 * 16**2 * 7**2, 7**2 * 16 * 10
+    operations = found["operations_per_token"]
+    assert operations["forward"] == 2 * (first + second + last)
+    assert operations["training"] == 6 * (first + second + last) - 2 * first  # images are given
+    assert found["parameters"] == 16 * 7**2 + 16 + 16**2 * 7**2 + 16 + 7**2 * 16 * 10 + 10
+
+
 def test_each_batch_of_a_step_counts(tmp_path: Path) -> None:
     alone = size_on_paper("mnist-convolutional", Assumptions())["training"]["tokens"]
     assert alone == 5000 * 128
