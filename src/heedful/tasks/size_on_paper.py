@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.runs.model_size import TRAINED_COPIES, require_room
+from heedful.runs.model_size import TRAINED_COPIES, on_meta, require_room
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
 from heedful.runs.settings import Recipe
 from heedful.tasks.cluster_on_paper import CardStep, Cluster, cluster_lines, on_cluster
@@ -170,9 +170,10 @@ class _Sized(NamedTuple):
 def _sized(name: str, assumptions: Assumptions) -> _Sized:
     named = _named(name)
     sketch = spec_named(named.recipe.task).sketch(named.recipe)
+    model = on_meta(sketch.build)
     length = assumptions.length or named.length or sketch.length
-    units, embedded = units_of(sketch.model), _tables(sketch)
-    cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
+    units, embedded = units_of(model), _tables(model, sketch.vocabulary)
+    cost = _cost(name, sketch, model, assumptions.batch, length)
     return _Sized(named, sketch, length, units, embedded, cost)
 
 
@@ -207,24 +208,23 @@ def _card_step(
     )
 
 
-def _cost(name: str, recipe: Recipe, sketch: Sketch, batch: int, length: int) -> StepCost:
-    longest = getattr(getattr(sketch.model, "encoder", sketch.model), "max_length", None)
+def _cost(name: str, sketch: Sketch, model: nn.Module, batch: int, length: int) -> StepCost:
+    longest = getattr(getattr(model, "encoder", model), "max_length", None)
     if longest is not None and length > longest:
         raise UserError(f"--length {length}: {name} reads at most {longest:,} tokens")
     try:
-        return step_cost(sketch.model, lambda: sketch.loss(batch, length))
+        return step_cost(model, lambda: sketch.loss(model, batch, length))
     except (NotImplementedError, RuntimeError):  # a step that depends on values
-        again = spec_named(recipe.task).sketch(recipe)
-        require_room(again.model, name, copies=2 * _COPIES)
-        return real_step_cost(again.model, lambda: again.loss(batch, length))
+        require_room(model, name, copies=2 * _COPIES)
+        return real_step_cost(sketch.build, lambda real: sketch.loss(real, batch, length))
 
 
-def _tables(sketch: Sketch) -> int:
+def _tables(model: nn.Module, vocabulary: int) -> int:
     """Parameters with a row for each symbol or position, and output tables."""
-    model, found = sketch.model, 0
+    found = 0
     embedded = {id(one.weight) for one in model.modules() if isinstance(one, nn.Embedding)}
     for one in model.parameters():
-        if id(one) in embedded or (one.dim() == 2 and one.shape[0] == sketch.vocabulary):
+        if id(one) in embedded or (one.dim() == 2 and one.shape[0] == vocabulary):
             found += one.numel()
     return found
 

@@ -20,11 +20,12 @@ class PaperSize(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """A model on the device ``meta``, and a training step with it."""
+    """A model, and a training step with it."""
 
-    model: "nn.Module"
-    loss: "Callable[[int, int], Tensor]"
-    """Sequences of a batch, and tokens of each → the loss."""
+    build: "Callable[[], nn.Module]"
+    """Builds the model on PyTorch's default device, such as ``meta``."""
+    loss: "Callable[[Any, int, int], Tensor]"
+    """Model, sequences of a batch, and tokens of each → the loss, on that device."""
     vocabulary: int
     length: int
     """Tokens of a sequence unless one is given."""

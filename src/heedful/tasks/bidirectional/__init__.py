@@ -10,8 +10,11 @@ from heedful.tasks.spec import register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
-    from heedful.tasks.bidirectional.recipe import BidirectionalRecipe
+    from torch import Tensor
+
+    from heedful.tasks.bidirectional.recipe import BidirectionalHead, BidirectionalRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
+    from heedful.tasks.texts.sketch import SketchedHead
 
 
 class Bidirectional(HeadSpec):
@@ -29,6 +32,16 @@ class Bidirectional(HeadSpec):
         from heedful.tasks.bidirectional.recipe import BidirectionalRecipe
 
         return BidirectionalRecipe
+
+    def head_type(self) -> "type[BidirectionalHead]":
+        from heedful.tasks.bidirectional.recipe import BidirectionalHead
+
+        return BidirectionalHead
+
+    def paper_loss(self, sketch: "SketchedHead") -> "Tensor":
+        from heedful.tasks.bidirectional.sketch import paper_loss
+
+        return paper_loss(sketch)
 
     def head_module(self) -> Any:
         from heedful.tasks.bidirectional import head

@@ -132,7 +132,7 @@ def load_reader(
     own = spec.predictor_arguments(run, name)
     if spec.has_probabilities:
         own = {**own, "temperature": temperature_of(run, name, checkpoint)}
-    model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, name)
+    model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, run.recipe, name)
     return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 
 
