@@ -6,7 +6,7 @@ Peters et al. 2018, "Deep contextualized word representations", section 3.1.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Bidirectional(HeadSpec):
         {"loss", "forward_loss", "backward_loss", "forward_perplexity", "backward_perplexity"}
     )
     does = "predicts words in both directions"
+    panel = Panel("words", "Words", takes_second=False)
 
     def recipe_type(self) -> "type[BidirectionalRecipe]":
         from heedful.tasks.bidirectional.recipe import BidirectionalRecipe

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, register
+from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Replaced(HeadSpec):
     place = 9
     has_outputs = False
     command = "detect"
+    panel = Panel("detect", "Detect", takes_second=False)
     falling = frozenset({"loss", "masked_loss", "replaced_loss"})
     does = "detects replaced tokens"
 
