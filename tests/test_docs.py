@@ -346,7 +346,7 @@ def text_settings() -> Iterator[Setting]:
             if row.key not in ("task", "tune") and not row.key.startswith(("tune.", "compare.")):
                 found.setdefault(row.key, {})[task] = row
     yield Setting("task", " · ".join(f'`"{task}"`' for task in kinds), "required")
-    heads = [head.model_fields["task"].default for head in get_args(HeadSettings)]
+    heads = [head.model_fields["task"].default for head in HeadSettings.variants()]
     yield Setting("tasks.NAME.task", " · ".join(f'`"{head}"`' for head in heads), "required")
     yield from (row for row in settings(TaggingHead, "tasks.NAME.") if row.key.endswith("weight"))
     for by_task in found.values():

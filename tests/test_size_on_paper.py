@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from torch import nn
 
 from heedful.cli.main import main
 from heedful.models import build_encoder
@@ -23,7 +24,6 @@ from heedful.tasks.size_on_paper import (
     paper_sizes,
     size_on_paper,
 )
-from heedful.tasks.sketch import Sketch
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.part import part_of
 from heedful.training.on_paper import step_cost
@@ -31,10 +31,11 @@ from heedful.training.operations import operation_counter
 
 
 @functools.cache
-def sketched(name: str) -> Sketch:
+def paper_model(name: str) -> nn.Module:
+    """The model of a size on the device ``meta``."""
     task, size = paper_sizes()[name]
     recipe = check_recipe({"task": task, "data": {"train": "none"}, **size.tables}, name)
-    return spec_named(task).sketch(recipe)
+    return on_meta(spec_named(task).sketch(recipe).build)
 
 
 # Brown et al. 2020: table D.1 (total compute in petaFLOP/s-days and FLOPs, millions of parameters)
@@ -58,7 +59,7 @@ def test_gpt_3_has_the_papers_parameters_and_training(name: str) -> None:
     assert size["layers"] == layers
     assert size["hidden_size"] == pytest.approx(width, rel=0.004)  # 5,140 is no multiple of 128
     assert size["hidden_size"] // size["heads"] == head
-    parameters = count_parameters(sketched(f"gpt3-{name}").model)
+    parameters = count_parameters(paper_model(f"gpt3-{name}"))
     assert parameters / 1e6 == pytest.approx(millions, rel=0.004)
     tokens = paper_sizes()[f"gpt3-{name}"][1].tokens
     assert tokens == 300e9
@@ -90,17 +91,17 @@ def test_parameters_are_those_of_transformers() -> None:
     gpt = {"small": (12, 768), "medium": (24, 1024), "large": (36, 1280), "xl": (48, 1600)}
     for name, (layers, width) in gpt.items():
         config: Any = transformers.GPT2Config(n_layer=layers, n_embd=width, n_head=width // 64)
-        own = count_parameters(sketched(f"gpt2-{name}").model)
+        own = count_parameters(paper_model(f"gpt2-{name}"))
         assert own == theirs(config, "GPT2LMHeadModel")
     for name, (layers, width) in {"base": (12, 768), "large": (24, 1024)}.items():
         config = transformers.BertConfig(
             num_hidden_layers=layers, hidden_size=width, num_attention_heads=width // 64,
             intermediate_size=4 * width,
         )  # fmt: skip
-        own = count_parameters(sketched(f"bert-{name}").model)
+        own = count_parameters(paper_model(f"bert-{name}"))
         assert own == theirs(config, "BertForPreTraining")
-    assert count_parameters(sketched("llama-7b").model) == 6_738_415_616
-    assert count_parameters(sketched("llama3-8b").model) == 8_030_261_248
+    assert count_parameters(paper_model("llama-7b")) == 6_738_415_616
+    assert count_parameters(paper_model("llama3-8b")) == 8_030_261_248
     assert theirs(transformers.LlamaConfig(), "LlamaForCausalLM") == 6_738_415_616
 
 
@@ -110,9 +111,9 @@ def test_the_papers_rounded_numbers_of_parameters() -> None:
     millions = {"bert-base": 110, "bert-large": 340, "transformer-big": 213, "gpt-1": 117}
     millions |= {"llama-7b": 6700, "llama-13b": 13000, "llama-33b": 32500, "llama-65b": 65200}
     for name, expected in millions.items():
-        assert count_parameters(sketched(name).model) / 1e6 == pytest.approx(expected, rel=0.012)
+        assert count_parameters(paper_model(name)) / 1e6 == pytest.approx(expected, rel=0.012)
     # 65 needs 40,000 symbols, see docs/systems.md
-    assert count_parameters(sketched("transformer-base").model) / 1e6 == pytest.approx(65, rel=0.03)
+    assert count_parameters(paper_model("transformer-base")) / 1e6 == pytest.approx(65, rel=0.03)
 
 
 def test_bert_base_has_the_training_of_table_d_1_of_gpt_3() -> None:
@@ -335,4 +336,4 @@ def test_the_docs_have_every_size_with_its_parameters() -> None:
     text = (Path(__file__).parents[1] / "docs" / "sizes.md").read_text(encoding="utf-8")
     for name in paper_sizes():
         assert f"`{name}`" in text
-        assert f"{count_parameters(sketched(name).model):,}" in text, name
+        assert f"{count_parameters(paper_model(name)):,}" in text, name

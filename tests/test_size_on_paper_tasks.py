@@ -32,12 +32,11 @@ FRAMES = 81
 STEPS = 7
 SHORT = {"transcription": 40, "synthesis": 24, "answer": 2, "image-classification": None}
 """Task → the length of a row, in which a step of its recipes takes less than a second or two."""
-MENDED_APART = ("wikitext2-electra-tiny", "wikitext2-elmo-tiny", "wikitext2-xlnet-tiny")
 RECIPES = sorted(
     path.stem
     for path in find_recipe("ntm-copy").parent.glob("*.toml")
     # Steps of the large recurrent models of WMT14 are computed, which takes seconds.
-    if "gnmt" not in path.stem and path.stem not in MENDED_APART
+    if "gnmt" not in path.stem
 )
 
 

@@ -21,6 +21,7 @@ from sacrebleu.dataset import DATASETS
 from safetensors.torch import save_file
 
 from heedful.data.filters import NO_FILTERS
+from heedful.runs.model_size import on_meta
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
 from heedful.tasks.pairs.preparation import prepare_run
 from heedful.tasks.pairs.sketch import sketch_pair_model
@@ -325,7 +326,8 @@ def test_r_is_the_ratio_of_the_counted_operations(costs: Any) -> None:
     for vocabulary in (8000, 37_000):
         given = [f"tokeniser.vocabulary_size={vocabulary}"]
         sketch = sketch_pair_model(check_recipe(with_overrides(recipe, given), "it"))
-        cost = step_cost(sketch.model, lambda sketch=sketch: sketch.loss(1, 32))
+        model = on_meta(sketch.build)
+        cost = step_cost(model, lambda sketch=sketch, model=model: sketch.loss(model, 1, 32))
         counts[vocabulary] = cost.forward + cost.backward
     ratio = costs.project("transformer-base", "de")[0].correction
     assert counts[37_000] / counts[8000] == pytest.approx(ratio, rel=0.01)

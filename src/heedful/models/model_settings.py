@@ -1,21 +1,18 @@
 """The base of the settings of all models, and the settings of each family that are known."""
 
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, Union, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
 
-from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError, PydanticKnownError
 from torch import nn
 
-from heedful.basics.settings import Settings
+from heedful.basics.variants import Variant
 
 S = TypeVar("S", bound="ModelSettings")
 builders: "dict[type[ModelSettings], Callable[..., nn.Module]]" = {}
 """Settings of a model → what builds it."""
 
 
-class ModelSettings(Settings):
+class ModelSettings(Variant):
     """Base of the settings of all models.
 
     The settings of a model have a field ``kind``, a literal with its default, and ``max_length``,
@@ -37,22 +34,6 @@ class ModelSettings(Settings):
         """For a family's base class: the settings of its models; otherwise empty."""
         return registered(cls) if ModelSettings in cls.__bases__ else []
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _of_its_kind(
-        cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
-    ) -> Self:
-        """Validate a table as the settings of its kind."""
-        choices = cls.variants()
-        if not choices or isinstance(given, cls):
-            return handler(given)
-        if not isinstance(given, dict):
-            raise PydanticKnownError("model_attributes_type")
-        if "kind" in given:
-            _refuse_unknown(given["kind"], list(map(kind_of, choices)))
-        found: Self = _one_of(tuple(choices)).validate_python(given, context=info.context)
-        return found
-
 
 def registered(family: type[S]) -> list[type[S]]:
     """The settings of the models of a family, in the order of registration."""
@@ -70,27 +51,3 @@ def default_kind(settings: type[ModelSettings]) -> Any:
     if field is None or get_args(field.annotation) != (field.default,):
         return None
     return field.default
-
-
-def _refuse_unknown(kind: Any, known: list[str]) -> None:
-    if kind in known:
-        return
-    raise PydanticCustomError(
-        "union_tag_invalid",
-        "unknown kind",
-        {
-            "discriminator": "'kind'",
-            "tag": str(kind),
-            "expected_tags": ", ".join(known),
-            "hint": " (load a plug-in with --plugin FILE.py)",
-        },
-    )
-
-
-@functools.lru_cache
-def _one_of(choices: tuple[type[ModelSettings], ...]) -> TypeAdapter[Any]:
-    """Validate a table as one of several kinds."""
-    if len(choices) == 1:
-        return TypeAdapter(choices[0])
-    one_of: Any = Annotated[Union[choices], Field(discriminator="kind")]  # noqa: UP007
-    return TypeAdapter(one_of)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.runs.model_size import TRAINED_COPIES, require_room
+from heedful.runs.model_size import TRAINED_COPIES, on_meta, require_room
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
 from heedful.runs.settings import Recipe
 from heedful.tasks.cluster_on_paper import CardStep, Cluster, on_cluster
@@ -170,23 +170,25 @@ class _Sized(NamedTuple):
 
 def _sized(name: str, assumptions: Assumptions) -> _Sized:
     named = _named(name)
-    sketch = _sketch(named.recipe)
-    length = _length(name, sketch, assumptions.length or named.length)
+    sketch, model = _sketch(named.recipe)
+    length = _length(name, sketch, model, assumptions.length or named.length)
     if named.source is None:
         named = _as_the_recipe_says(named, sketch, length)
-    units, embedded = units_of(sketch.model), _tables(sketch)
-    cost = _cost(name, named.recipe, sketch, assumptions.batch, length)
+    units, embedded = units_of(model), _tables(model, sketch.vocabulary)
+    cost = _cost(name, sketch, model, assumptions.batch, length)
     return _Sized(named, sketch, length, units, embedded, cost)
 
 
-def _sketch(recipe: Recipe) -> Sketch:
+def _sketch(recipe: Recipe) -> tuple[Sketch, nn.Module]:
+    """The sketch, and its model on the device ``meta``."""
     try:
-        return spec_named(recipe.task).sketch(recipe)
+        sketch = spec_named(recipe.task).sketch(recipe)
+        return sketch, on_meta(sketch.build)
     except ValueError as error:
         raise UserError(f"the recipe's [model]: {error}") from error
 
 
-def _length(name: str, sketch: Sketch, given: int | None) -> int:
+def _length(name: str, sketch: Sketch, model: nn.Module, given: int | None) -> int:
     """The length of a row; 1 if all rows have one size."""
     if sketch.length is None:
         if given is not None:
@@ -194,7 +196,7 @@ def _length(name: str, sketch: Sketch, given: int | None) -> int:
         return 1
     length, longest = given or sketch.length, sketch.longest
     if longest is None:
-        longest = getattr(getattr(sketch.model, "encoder", sketch.model), "max_length", None)
+        longest = getattr(getattr(model, "encoder", model), "max_length", None)
     if longest is not None and length > longest:
         counted = sketch.counted.partition(",")[0]
         raise UserError(f"--length {length}: at most {longest:,} {counted} in {name}")
@@ -241,16 +243,15 @@ def _card_step(
     )
 
 
-def _cost(name: str, recipe: Recipe, sketch: Sketch, batch: int, length: int) -> StepCost:
+def _cost(name: str, sketch: Sketch, model: nn.Module, batch: int, length: int) -> StepCost:
     rows = sketch.described(batch, length)
     try:
-        return step_cost(sketch.model, lambda: sketch.loss(batch, length))
+        return step_cost(model, lambda: sketch.loss(model, batch, length))
     except RuntimeError as error:  # a step that depends on values, unless it is too large
         _refuse_too_large(error, name, rows)
-    again = _sketch(recipe)
-    require_room(again.model, name, copies=2 * _COPIES)
+    require_room(model, name, copies=2 * _COPIES)
     try:
-        return real_step_cost(again.model, lambda: again.loss(batch, length))
+        return real_step_cost(sketch.build, lambda real: sketch.loss(real, batch, length))
     except RuntimeError as error:
         _refuse_too_large(error, name, rows)
         raise
@@ -264,12 +265,12 @@ def _refuse_too_large(error: RuntimeError, name: str, rows: str) -> None:
         ) from error
 
 
-def _tables(sketch: Sketch) -> int:
+def _tables(model: nn.Module, vocabulary: int) -> int:
     """Parameters with a row for each symbol or position, and output tables."""
-    model, found = sketch.model, 0
+    found = 0
     embedded = {id(one.weight) for one in model.modules() if isinstance(one, nn.Embedding)}
     for one in model.parameters():
-        if id(one) in embedded or (one.dim() == 2 and one.shape[0] == sketch.vocabulary):
+        if id(one) in embedded or (one.dim() == 2 and one.shape[0] == vocabulary):
             found += one.numel()
     return found
 

@@ -20,15 +20,16 @@ class PaperSize(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """A model on the device ``meta``, and a training step with it.
+    """A model, and a training step with it.
 
     A batch has rows, such as sequences. Operations are given for a unit: one of those that the
     length of a row counts, such as a token, or a whole row, such as an image.
     """
 
-    model: "nn.Module"
-    loss: "Callable[[int, int], Tensor]"
-    """Rows of a batch, and the length of each → the loss."""
+    build: "Callable[[], nn.Module]"
+    """Builds the model on PyTorch's default device, such as ``meta``."""
+    loss: "Callable[[Any, int, int], Tensor]"
+    """Model, rows of a batch, and the length of each → the loss, on that device."""
     vocabulary: int
     """Number of symbols; 0 for a model without symbols."""
     length: int | None

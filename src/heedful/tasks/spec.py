@@ -180,6 +180,14 @@ class TaskSpec(Kind, ServerSpec, ViewSpec):
         """Head → the name of its task; a run of a single task has one head, named like the task."""
         return {self.name: self.name}
 
+    def inner_heads(self, recipe: Any) -> dict[str, str]:
+        """Parts of heads that another command can use, by name → the task of that command."""
+        return {}
+
+    def head_type(self) -> type[Any] | None:
+        """The settings of its head in a recipe with several heads; None if it cannot be one."""
+        return None
+
     @abstractmethod
     def load(
         self,

@@ -43,9 +43,10 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         *outer, heads, length, _ = query.shape
-        # As in memory: positions before heads, so that joining the heads copies nothing.
-        context = query.new_empty(*outer, length, heads, value.shape[-1]).transpose(-3, -2)
-        sums = query.new_empty(query.shape[:-1])
+        # As in memory: positions before heads, so that joining the heads copies nothing. Zeros,
+        # because the model may look at values: attention with overflow takes another formula.
+        context = query.new_zeros(*outer, length, heads, value.shape[-1]).transpose(-3, -2)
+        sums = query.new_zeros(query.shape[:-1])
         ctx.save_for_backward(query, key, value, context, sums)
         count(_operations(query, key, value))
         return context
@@ -54,7 +55,7 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         query, key, value, _, _ = ctx.saved_tensors
         count(2 * _operations(query, key, value))
-        return tuple(torch.empty_like(one) for one in (query, key, value))
+        return tuple(torch.zeros_like(one) for one in (query, key, value))
 
 
 def _operations(query: Tensor, key: Tensor, value: Tensor) -> int:
@@ -117,22 +118,19 @@ class _Ledger:
         return self.saved() - sum(layers) + sum(self.inputs) + max(layers)
 
 
-def real_step_cost(model: nn.Module, loss: Callable[[], Tensor]) -> StepCost:
+def real_step_cost(build: Callable[[], nn.Module], loss: Callable[[Any], Tensor]) -> StepCost:
     """As :func:`step_cost`, of a model whose steps depend on values, such as lengths.
 
     It is computed on the CPU, in float64, in which heedful's compiled code is not used, so that
     PyTorch counts all products.
 
     Args:
-        model: on the device ``meta``; it gets random weights on the CPU.
+        build: builds the model.
         loss: computes a loss from the model, on the default device.
     """
-    real = model.to_empty(device="cpu").double()
-    with torch.random.fork_rng([]), torch.no_grad():
-        for one in (*real.parameters(), *real.buffers()):
-            one.uniform_(-0.1, 0.1) if one.is_floating_point() else one.zero_()
     with torch.random.fork_rng([]):
-        cost = step_cost(real, loss, device="cpu")
+        model = build().double()
+        cost = step_cost(model, lambda: loss(model), device="cpu")
     halved = None if cost.checkpointed is None else cost.checkpointed // 2
     return cost._replace(saved=cost.saved // 2, checkpointed=halved)
 

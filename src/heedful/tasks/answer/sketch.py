@@ -5,8 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.basics.symbols import END
-from heedful.models import build_story_model
-from heedful.runs.model_size import on_meta
+from heedful.models import StoryModel, build_story_model
 from heedful.tasks.answer.recipe import AnswerRecipe
 from heedful.tasks.sketch import Sketch
 
@@ -22,9 +21,11 @@ def sketch_story_model(recipe: AnswerRecipe) -> Sketch:
     """The model of a recipe with 200 symbols and 100 answers."""
     training, memory = recipe.training, recipe.model.memory
     answers = range(_SYMBOLS - _ANSWERS, _SYMBOLS)
-    model = on_meta(lambda: build_story_model(recipe.model, _SYMBOLS, answers))
 
-    def loss(rows: int, length: int) -> Tensor:
+    def build() -> StoryModel:
+        return build_story_model(recipe.model, _SYMBOLS, answers)
+
+    def loss(model: StoryModel, rows: int, length: int) -> Tensor:
         story = torch.full((rows, length, _FACT), END + 1)
         found = model(story, torch.full((rows, _QUESTION), END + 1))
         labels = torch.zeros(rows, dtype=torch.long)
@@ -39,7 +40,7 @@ def sketch_story_model(recipe: AnswerRecipe) -> Sketch:
         return training.batch_rows or max(1, training.batch_tokens // each)
 
     return Sketch(
-        model,
+        build,
         loss,
         _SYMBOLS,
         min(_FACTS, memory),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from heedful.data.examples import SpanQuestion
     from heedful.evaluation.outcome import Evaluation
     from heedful.tasks.answer_spans.evaluation import SpanEvaluation
-    from heedful.tasks.answer_spans.recipe import SpanRecipe
+    from heedful.tasks.answer_spans.recipe import SpanHead, SpanRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
 
@@ -50,6 +50,11 @@ class AnswerSpans(HeadSpec):
         from heedful.tasks.answer_spans.default_recipe import choose
 
         return choose(files, **settings)
+
+    def head_type(self) -> "type[SpanHead]":
+        from heedful.tasks.answer_spans.recipe import SpanHead
+
+        return SpanHead
 
     def head_module(self) -> Any:
         from heedful.tasks.answer_spans import head

@@ -5,13 +5,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from heedful.basics.settings import Settings
 from heedful.data import python_rows
 from heedful.data.examples import SpanQuestion
 from heedful.data.readers.labelled import LabelledFormat
 from heedful.data.readers.questions import Misplaced, QuestionColumns, read_questions
 from heedful.models.bert import BertSettings
 from heedful.tasks.texts.data import ExampleData
+from heedful.tasks.texts.heads import HeadSettings
 from heedful.tasks.texts.recipe import EncoderRecipe
 from heedful.tasks.texts.training_settings import TextTrainingSettings, choices
 
@@ -85,18 +85,19 @@ class SpanTraining(TextTrainingSettings):
     choose_by: Literal["loss", "exact_match", "f1"] = "f1"
 
 
-class SpanHead(Settings):
+class SpanHead(HeadSettings):
     """Finds the answer in a text."""
 
     task: Literal["answer-spans"] = "answer-spans"
     data: SpanData
-    weight: float = Field(1.0, gt=0)
     overlap: int = Field(64, ge=0)
     longest_answer: int = Field(30, ge=1)
 
     def figures(self) -> tuple[str, ...]:
-        """Figures that checkpoints can be chosen by."""
         return choices(SpanTraining)
+
+    def check_fit(self, recipe: EncoderRecipe, name: str) -> None:
+        """Every encoder with states of tokens fits; the head is built only for these."""
 
 
 class SpanRecipe(EncoderRecipe):
@@ -116,19 +117,6 @@ class SpanRecipe(EncoderRecipe):
         if isinstance(given, dict) and "model" not in given:
             return {**given, "model": BertSettings.model_validate({"size": "tiny"})}
         return given
-
-    @model_validator(mode="after")
-    def _has_no_other_outputs(self) -> "SpanRecipe":
-        if self.head_max_norm is not None:
-            raise ValueError("head_max_norm is for labels and tags; leave it out")
-        if self.training.compares_outputs:
-            raise ValueError(
-                "training.teacher and training.consistency are for labels and tags; leave them out"
-            )
-        return self
-
-    def _can_read(self, name: str, head: Any) -> None:
-        """Every encoder with states of tokens can; the head is built only for these."""
 
     def heads(self) -> Mapping[str, Any]:
         return {

@@ -6,12 +6,15 @@ Peters et al. 2018, "Deep contextualized word representations", section 3.1.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
-    from heedful.tasks.bidirectional.recipe import BidirectionalRecipe
+    from torch import Tensor
+
+    from heedful.tasks.bidirectional.recipe import BidirectionalHead, BidirectionalRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
+    from heedful.tasks.texts.sketch import SketchedHead
 
 
 class Bidirectional(HeadSpec):
@@ -24,11 +27,22 @@ class Bidirectional(HeadSpec):
         {"loss", "forward_loss", "backward_loss", "forward_perplexity", "backward_perplexity"}
     )
     does = "predicts words in both directions"
+    panel = Panel("words", "Words", takes_second=False)
 
     def recipe_type(self) -> "type[BidirectionalRecipe]":
         from heedful.tasks.bidirectional.recipe import BidirectionalRecipe
 
         return BidirectionalRecipe
+
+    def head_type(self) -> "type[BidirectionalHead]":
+        from heedful.tasks.bidirectional.recipe import BidirectionalHead
+
+        return BidirectionalHead
+
+    def paper_loss(self, sketch: "SketchedHead") -> "Tensor":
+        from heedful.tasks.bidirectional.sketch import paper_loss
+
+        return paper_loss(sketch)
 
     def head_module(self) -> Any:
         from heedful.tasks.bidirectional import head

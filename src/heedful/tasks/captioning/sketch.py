@@ -6,8 +6,7 @@ from torch import Tensor
 
 from heedful.attention import watch
 from heedful.basics.symbols import END
-from heedful.models import Scenes, build_caption_model
-from heedful.runs.model_size import on_meta
+from heedful.models import CaptionModel, Scenes, build_caption_model
 from heedful.tasks.captioning.recipe import CaptionRecipe
 from heedful.tasks.captioning.terms import terms_of
 from heedful.tasks.image_sketch import (
@@ -34,26 +33,29 @@ def sketch_caption_model(recipe: CaptionRecipe) -> Sketch:
         UserError: the recipe asks for a loss that the model cannot have.
     """
     form, training, vocabulary = recipe.data.form, recipe.training, recipe.data.vocabulary_size
-    model = on_meta(lambda: build_caption_model(recipe.model, shape_of(form), vocabulary))
-    watched = modules_of(terms_of(model, training))
+    longest = recipe.model.max_length
 
-    def loss(rows: int, length: int) -> Tensor:
+    def build() -> CaptionModel:
+        return build_caption_model(recipe.model, shape_of(form), vocabulary)
+
+    def loss(model: CaptionModel, rows: int, length: int) -> Tensor:
         tokens = torch.full((rows, length), END + 1)
         scenes = Scenes(black_images(rows, form), torch.arange(rows))
-        with watch(model, watched, keep_gradients=True) as seen:
+        terms = terms_of(model, training)
+        with watch(model, modules_of(terms), keep_gradients=True) as seen:
             logits = model.logits(model.states(scenes, tokens))
         exact = F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
         own, forced = Loss(exact.sum(), {}), TeacherForced(tokens, seen, exact.detach())
-        return with_terms(own, terms_of(model, training), forced).total
+        return with_terms(own, terms, forced).total
 
     return Sketch(
-        model,
+        build,
         loss,
         vocabulary,
-        min(_LENGTH, model.max_length),
+        min(_LENGTH, longest),
         row=f"{described(form)} with a caption",
         unit=noun_of(form),
         of_rows=True,
-        longest=model.max_length,
+        longest=longest,
         rows_of_batch=lambda _: images_of_batch(form, training.batch_tokens),
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from heedful.data.examples import Labelled
     from heedful.evaluation.calibration import Calibration
     from heedful.tasks.endpoints import Endpoint
+    from heedful.tasks.texts.heads import ClassificationHead
     from heedful.tasks.texts.recipe import ClassificationRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -45,6 +46,11 @@ class Classification(HeadSpec):
         from heedful.tasks.texts.default_recipe import choose_classification
 
         return choose_classification(files, **settings)
+
+    def head_type(self) -> "type[ClassificationHead]":
+        from heedful.tasks.texts.heads import ClassificationHead
+
+        return ClassificationHead
 
     def head_module(self) -> Any:
         from heedful.tasks.classification import head

@@ -10,7 +10,7 @@ from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Similar
-    from heedful.tasks.embedding.recipe import EmbeddingRecipe
+    from heedful.tasks.embedding.recipe import EmbeddingHead, EmbeddingRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
 
@@ -43,6 +43,11 @@ class Embedding(HeadSpec):
         from heedful.tasks.embedding.default_recipe import choose
 
         return choose(files, **settings)
+
+    def head_type(self) -> "type[EmbeddingHead]":
+        from heedful.tasks.embedding.recipe import EmbeddingHead
+
+        return EmbeddingHead
 
     def head_module(self) -> Any:
         from heedful.tasks.embedding import head

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from heedful.basics.errors import UserError
-from heedful.basics.settings import Settings
 from heedful.data import python_rows
 from heedful.data.examples import Similar
 from heedful.data.readers import read_documents
@@ -15,6 +14,7 @@ from heedful.data.readers.plain import DocumentRule
 from heedful.data.readers.similar import read_similar
 from heedful.models.text_pooling import Pooling
 from heedful.tasks.texts.data import ExampleData
+from heedful.tasks.texts.heads import HeadSettings
 from heedful.tasks.texts.recipe import EncoderRecipe
 from heedful.tasks.texts.training_settings import TextTrainingSettings, choices
 
@@ -135,19 +135,31 @@ class EmbeddingTraining(TextTrainingSettings):
     ] = "loss"
 
 
-class EmbeddingHead(Settings):
+class EmbeddingHead(HeadSettings):
     """Vectors of texts."""
 
     task: Literal["embedding"] = "embedding"
     data: EmbeddingData
-    weight: float = Field(1.0, gt=0)
     pooling: Pooling = "mean"
     normalize: bool = True
     contrastive_temperature: float = Field(0.05, gt=0, allow_inf_nan=False)
 
     def figures(self) -> tuple[str, ...]:
-        """Figures that checkpoints can be chosen by."""
         return choices(EmbeddingTraining)
+
+    def check_fit(self, recipe: EncoderRecipe, name: str) -> None:
+        super().check_fit(recipe, name)
+        if self.data.kind == "single" and getattr(recipe.model, "dropout", None) == 0:
+            raise ValueError(
+                "single texts are compared with themselves under another dropout: set "
+                "model.dropout above 0"
+            )
+        if self.data.kind != "rated" and recipe.training.batch_tokens < 2 * recipe.max_tokens:
+            raise ValueError(
+                f"training.batch_tokens {recipe.training.batch_tokens} is less than two texts of "
+                f"max_tokens {recipe.max_tokens}, so that a text may have nothing to be compared "
+                "with; raise it"
+            )
 
 
 class EmbeddingRecipe(EncoderRecipe):
@@ -167,41 +179,16 @@ class EmbeddingRecipe(EncoderRecipe):
         names = ("data", "pooling", "normalize", "contrastive_temperature")
         return {"embedding": EmbeddingHead(**{name: getattr(self, name) for name in names})}
 
-    def _can_read(self, name: str, head: Any) -> None:
-        if self.model.needs_pairs:
-            raise ValueError(
-                f"model.kind = '{self.model.kind}' reads pairs of texts only: choose another model"
-            )
-
     @model_validator(mode="after")
     def _has_no_other_outputs(self) -> Self:
         if self.head_max_norm is not None or self.head_dropout != 0.1:
             raise ValueError(
                 "an embedding has no output layer: leave out head_dropout and head_max_norm"
             )
-        if self.training.compares_outputs:
-            raise ValueError(
-                "training.teacher and training.consistency are for labels and tags; leave them out"
-            )
         if self.training.unfreeze_every is not None:
             raise ValueError(
                 "training.unfreeze_every trains the output layer first, and an embedding has none; "
                 "leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _examples_can_be_told_apart(self) -> Self:
-        if self.data.kind == "single" and getattr(self.model, "dropout", None) == 0:
-            raise ValueError(
-                "single texts are compared with themselves under another dropout: set "
-                "model.dropout above 0"
-            )
-        if self.data.kind != "rated" and self.training.batch_tokens < 2 * self.max_tokens:
-            raise ValueError(
-                f"training.batch_tokens {self.training.batch_tokens} is less than two texts of "
-                f"max_tokens {self.max_tokens}, so that a text may have nothing to be compared "
-                "with; raise it"
             )
         return self
 

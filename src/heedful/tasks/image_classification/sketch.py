@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from heedful.models import build_image_model
-from heedful.runs.model_size import on_meta
+from heedful.models import ImageModel, build_image_model
 from heedful.tasks.image_classification.recipe import ImageRecipe
 from heedful.tasks.image_sketch import (
     black_images,
@@ -26,14 +25,16 @@ def sketch_image_model(recipe: ImageRecipe) -> Sketch:
         ValueError: the settings do not fit.
     """
     form, training = recipe.data.form, recipe.training
-    model = on_meta(lambda: build_image_model(recipe.model, shape_of(form), _CLASSES))
 
-    def loss(rows: int, _: int) -> Tensor:
+    def build() -> ImageModel:
+        return build_image_model(recipe.model, shape_of(form), _CLASSES)
+
+    def loss(model: ImageModel, rows: int, _: int) -> Tensor:
         labels = torch.zeros(rows, dtype=torch.long)
         return model.losses(black_images(rows, form), labels, training.label_smoothing).total
 
     return Sketch(
-        model,
+        build,
         loss,
         vocabulary=0,
         length=None,

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
+    from heedful.tasks.texts.heads import MaskedHead
     from heedful.tasks.texts.recipe import MaskedRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
+    from heedful.tasks.texts.sketch import SketchedHead
 
 
 class Masked(HeadSpec):
@@ -45,6 +47,16 @@ class Masked(HeadSpec):
         from heedful.tasks.texts.recipe import MaskedRecipe
 
         return MaskedRecipe
+
+    def head_type(self) -> "type[MaskedHead]":
+        from heedful.tasks.texts.heads import MaskedHead
+
+        return MaskedHead
+
+    def paper_loss(self, sketch: "SketchedHead") -> "Tensor":
+        from heedful.tasks.masked.sketch import paper_loss
+
+        return paper_loss(sketch)
 
     def head_module(self) -> Any:
         from heedful.tasks.masked import head

@@ -13,7 +13,7 @@ from heedful.tasks.texts.spec import HeadSpec
 if TYPE_CHECKING:
     from heedful.data.examples import MultiLabelled
     from heedful.tasks.endpoints import Endpoint
-    from heedful.tasks.multi_label.recipe import MultiLabelRecipe
+    from heedful.tasks.multi_label.recipe import MultiLabelHead, MultiLabelRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
 
@@ -35,6 +35,11 @@ class MultiLabel(HeadSpec):
         from heedful.tasks.multi_label.recipe import MultiLabelRecipe
 
         return MultiLabelRecipe
+
+    def head_type(self) -> "type[MultiLabelHead]":
+        from heedful.tasks.multi_label.recipe import MultiLabelHead
+
+        return MultiLabelHead
 
     def head_module(self) -> Any:
         from heedful.tasks.multi_label import head

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from heedful.basics.settings import Settings
 from heedful.data import python_rows
 from heedful.data.examples import Example, MultiLabelled
 from heedful.data.readers.multi_labelled import read_multi_labelled, several_labels
 from heedful.tasks.texts.data import LabelledData
+from heedful.tasks.texts.heads import HeadSettings, LabelledHead
 from heedful.tasks.texts.recipe import EncoderRecipe
-from heedful.tasks.texts.training_settings import TextTrainingSettings
+from heedful.tasks.texts.training_settings import TextTrainingSettings, choices
 
 
 class MultiLabelledData(LabelledData):
@@ -47,7 +47,7 @@ class MultiLabelledData(LabelledData):
 Threshold = float | Literal["validation"]
 
 
-class MultiLabelHead(Settings):
+class MultiLabelHead(LabelledHead):
     """Any number of labels for each text, or pair of texts."""
 
     task: Literal["multi-label"] = "multi-label"
@@ -59,6 +59,23 @@ class MultiLabelHead(Settings):
     def fixed(self) -> float | None:
         """The threshold of all labels; None if validation chooses that of each label."""
         return None if self.threshold == "validation" else self.threshold
+
+    def figures(self) -> tuple[str, ...]:
+        return choices(MultiLabelTraining)
+
+    def check_fit(self, recipe: EncoderRecipe, name: str) -> None:
+        super().check_fit(recipe, name)
+        if self.fixed is not None and not 0 < self.fixed < 1:
+            raise ValueError(f"threshold = {self.fixed}: give a number between 0 and 1")
+        if self.fixed is None and not self.data.is_validated:
+            raise ValueError(
+                "threshold = 'validation' needs validation texts: set data.validation or "
+                "data.validation_share, or give threshold as a number"
+            )
+
+    def has_layers_of(self, other: HeadSettings) -> bool:
+        fixed = getattr(other, "fixed", None)
+        return super().has_layers_of(other) and (self.fixed is None) == (fixed is None)
 
 
 class MultiLabelTraining(TextTrainingSettings):
@@ -78,19 +95,6 @@ class MultiLabelRecipe(EncoderRecipe):
     """A label is given if its probability is at least this; ``validation`` chooses the threshold of
     each label with the best F1 on the validation texts."""
     training: MultiLabelTraining = MultiLabelTraining()
-
-    @model_validator(mode="after")
-    def _thresholds_have_validation(self) -> "MultiLabelRecipe":
-        if self.threshold != "validation" and not 0 < self.threshold < 1:
-            raise ValueError(f"threshold = {self.threshold}: give a number between 0 and 1")
-        if self.threshold == "validation" and not (
-            self.data.validation or self.data.validation_share
-        ):
-            raise ValueError(
-                "threshold = 'validation' needs validation texts: set data.validation or "
-                "data.validation_share, or give threshold as a number"
-            )
-        return self
 
     def heads(self) -> Mapping[str, Any]:
         return {"multi-label": MultiLabelHead(data=self.data, threshold=self.threshold)}

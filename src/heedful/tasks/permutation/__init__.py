@@ -9,9 +9,12 @@ from heedful.tasks.sketch import PaperSize
 from heedful.tasks.spec import Command, register
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from heedful.runs.run import Run
-    from heedful.tasks.permutation.recipe import PermutationRecipe
+    from heedful.tasks.permutation.recipe import PermutationHead, PermutationRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
+    from heedful.tasks.texts.sketch import SketchedHead
 
 
 class Permutation(Masked):
@@ -28,6 +31,16 @@ class Permutation(Masked):
 
     def compile_name(self, run: "Run") -> str:
         return "encoder.streams"
+
+    def head_type(self) -> "type[PermutationHead]":  # type: ignore[override]
+        from heedful.tasks.permutation.recipe import PermutationHead
+
+        return PermutationHead
+
+    def paper_loss(self, sketch: "SketchedHead") -> "Tensor":
+        from heedful.tasks.permutation.sketch import paper_loss
+
+        return paper_loss(sketch)
 
     def head_module(self) -> Any:
         from heedful.tasks.permutation import head

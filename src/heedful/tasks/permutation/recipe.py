@@ -9,7 +9,9 @@ from heedful.basics.settings import Settings
 from heedful.models import EncoderSettings, registered
 from heedful.models.registry import kind_of
 from heedful.tasks.texts.data import DocumentData
+from heedful.tasks.texts.heads import HeadSettings, require_mask
 from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
+from heedful.tasks.texts.training_settings import choices
 
 
 class PermutationSettings(Settings):
@@ -25,17 +27,25 @@ class PermutationSettings(Settings):
     """Number of tokens before a row whose states are read, too, without gradient."""
 
 
-class PermutationHead(Settings):
+class PermutationHead(HeadSettings):
     """Predicts tokens in random orders."""
 
     task: Literal["permutation"] = "permutation"
     data: DocumentData
-    weight: float = Field(1.0, gt=0)
     permutation: PermutationSettings = PermutationSettings()
 
     def figures(self) -> tuple[str, ...]:
-        """Figures that checkpoints can be chosen by."""
-        return ("loss", "accuracy", "left_to_right_loss")
+        return choices(PermutationTraining)
+
+    def check_fit(self, recipe: EncoderRecipe, name: str) -> None:
+        _require_two_streams(recipe.model.kind)
+        require_mask(recipe, "heedful fill needs a symbol for masked words: set")
+        longest = recipe.model.max_length
+        if self.permutation.memory > longest:
+            raise ValueError(
+                f"permutation.memory {self.permutation.memory} is more than model.max_length "
+                f"{longest}"
+            )
 
 
 class PermutationTraining(TextTrainingSettings):
@@ -59,39 +69,22 @@ class PermutationRecipe(EncoderRecipe):
         if not isinstance(given, dict):
             return given
         model = given.get("model", {})
-        kinds = [kind_of(one) for one in registered(EncoderSettings) if one.permutes]
         if not isinstance(model, dict):
-            if isinstance(model, EncoderSettings) and model.kind not in kinds:
-                raise ValueError(_refusal(model.kind, kinds))
             return given
         model = {"kind": "xlnet", **({} if "layers" in model else {"size": "tiny"}), **model}
-        if model["kind"] not in kinds:
-            raise ValueError(_refusal(model["kind"], kinds))
+        _require_two_streams(model["kind"])
         return {**given, "model": model}
-
-    @model_validator(mode="after")
-    def _task_fits(self) -> "PermutationRecipe":
-        if not self.tokeniser.mask:
-            raise ValueError(
-                "task = 'permutation' needs tokeniser.mask = true, which heedful fill needs "
-                "for the masked words"
-            )
-        if self.permutation.memory > self.model.max_length:
-            raise ValueError(
-                f"permutation.memory {self.permutation.memory} is more than model.max_length "
-                f"{self.model.max_length}"
-            )
-        if self.training.label_smoothing:
-            raise ValueError("training.label_smoothing is for labels and tags; leave it out")
-        return self
 
     def heads(self) -> Any:
         return {"permutation": PermutationHead(data=self.data, permutation=self.permutation)}
 
 
-def _refusal(kind: Any, kinds: list[str]) -> str:
-    named = " or ".join(f"'{each}'" for each in kinds)
-    return (
-        f"model.kind = '{kind}' cannot predict tokens in random orders, which needs a second "
-        f"stream of states that know a place but not its token: set model.kind = {named}"
-    )
+def _require_two_streams(kind: Any) -> None:
+    """Raise ValueError unless models of a kind predict tokens in random orders."""
+    kinds = [kind_of(one) for one in registered(EncoderSettings) if one.permutes]
+    if kind not in kinds:
+        named = " or ".join(f"'{each}'" for each in kinds)
+        raise ValueError(
+            f"model.kind = '{kind}' cannot predict tokens in random orders, which needs a second "
+            f"stream of states that know a place but not its token: set model.kind = {named}"
+        )

@@ -11,6 +11,7 @@ from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Rated
+    from heedful.tasks.texts.heads import RegressionHead
     from heedful.tasks.texts.recipe import RegressionRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -43,6 +44,11 @@ class Regression(HeadSpec):
         tables = choose_classification(files, **settings)
         training = {**tables["training"], "choose_by": "pearson"}
         return {**tables, "task": self.name, "training": training}
+
+    def head_type(self) -> "type[RegressionHead]":
+        from heedful.tasks.texts.heads import RegressionHead
+
+        return RegressionHead
 
     def head_module(self) -> Any:
         from heedful.tasks.regression import head

@@ -4,12 +4,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, register
+from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
-    from heedful.tasks.replaced.recipe import ReplacedRecipe
+    from torch import Tensor
+
+    from heedful.tasks.replaced.recipe import ReplacedHead, ReplacedRecipe
     from heedful.tasks.texts.score import ScoredHead, TextScore
+    from heedful.tasks.texts.sketch import SketchedHead
 
 
 class Replaced(HeadSpec):
@@ -19,6 +22,7 @@ class Replaced(HeadSpec):
     place = 9
     has_outputs = False
     command = "detect"
+    panel = Panel("detect", "Detect", takes_second=False)
     falling = frozenset({"loss", "masked_loss", "replaced_loss"})
     does = "detects replaced tokens"
 
@@ -26,6 +30,16 @@ class Replaced(HeadSpec):
         from heedful.tasks.replaced.recipe import ReplacedRecipe
 
         return ReplacedRecipe
+
+    def head_type(self) -> "type[ReplacedHead]":
+        from heedful.tasks.replaced.recipe import ReplacedHead
+
+        return ReplacedHead
+
+    def paper_loss(self, sketch: "SketchedHead") -> "Tensor":
+        from heedful.tasks.replaced.sketch import paper_loss
+
+        return paper_loss(sketch)
 
     def head_module(self) -> Any:
         from heedful.tasks.replaced import head
@@ -50,14 +64,17 @@ class Replaced(HeadSpec):
     def inner_heads(self, recipe: Any) -> dict[str, str]:
         return {"generator": "masked"}
 
-    def model_of_head(self, model: Any, head: str) -> Any:
+    def model_of_head(self, model: Any, recipe: Any, head: str) -> Any:
         """For ``generator``, the generator as an encoder with a head for masked tokens."""
-        if head not in self.inner_heads(None):
+        if head not in self.inner_heads(recipe):
             return model
+        ((_, layer),) = model.heads.items()
+        return self.inner_model(layer, head, head)
+
+    def inner_model(self, layer: Any, inner: str, name: str) -> Any:
         from heedful.models.encoders import HeadedEncoder
 
-        ((_, own),) = model.heads.items()
-        return HeadedEncoder(own.generator, {head: own.generator.head})
+        return HeadedEncoder(layer.generator, {name: layer.generator.head})
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.replaced.loading import load_detector

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from heedful.basics.limits import MOST_LAYERS
 from heedful.basics.settings import Settings
 from heedful.models.bert import BertSettings
 from heedful.models.electra import generator_settings
 from heedful.tasks.texts.data import DocumentData
+from heedful.tasks.texts.heads import HeadSettings, require_mask
 from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
+from heedful.tasks.texts.training_settings import choices
 
 
 class ReplacingSettings(Settings):
@@ -29,7 +31,7 @@ class ReplacingSettings(Settings):
     """λ of the discriminator's loss; that of the generator has the weight 1."""
 
 
-class ReplacedHead(Settings):
+class ReplacedHead(HeadSettings):
     """Says of each token whether it was replaced."""
 
     task: Literal["replaced"] = "replaced"
@@ -40,6 +42,21 @@ class ReplacedHead(Settings):
         """The settings of the generator."""
         own = self.replacing
         return generator_settings(discriminator, own.generator_size, own.generator_layers)
+
+    def figures(self) -> tuple[str, ...]:
+        return choices(ReplacedTraining)
+
+    def check_fit(self, recipe: EncoderRecipe, name: str) -> None:
+        if recipe.model.kind != "bert":
+            raise ValueError(
+                "replaced tokens need model.kind = 'bert', an encoder that reads both sides of a "
+                f"token and whose embeddings a generator can share, not '{recipe.model.kind}'"
+            )
+        require_mask(recipe, "replaced tokens need")
+        try:
+            self.generator(cast(BertSettings, recipe.model))
+        except ValueError as error:
+            raise ValueError(f"replacing: the generator: {_plain(error)}") from error
 
 
 class ReplacedTraining(TextTrainingSettings):
@@ -58,23 +75,6 @@ class ReplacedRecipe(EncoderRecipe):
 
     def heads(self) -> Mapping[str, Any]:
         return {"replaced": ReplacedHead(data=self.data, replacing=self.replacing)}
-
-    @model_validator(mode="after")
-    def _generator_fits(self) -> "ReplacedRecipe":
-        if self.model.kind != "bert":
-            raise ValueError(
-                "replaced tokens need model.kind = 'bert', an encoder that reads both sides of a "
-                f"token and whose embeddings a generator can share, not '{self.model.kind}'"
-            )
-        if not self.tokeniser.mask:
-            raise ValueError("replaced tokens need tokeniser.mask = true")
-        if self.training.label_smoothing:
-            raise ValueError("training.label_smoothing is for labels and tags; leave it out")
-        try:
-            cast(ReplacedHead, self.heads()["replaced"]).generator(cast(BertSettings, self.model))
-        except ValueError as error:
-            raise ValueError(f"replacing: the generator: {_plain(error)}") from error
-        return self
 
 
 def _plain(error: ValueError) -> str:

@@ -1,11 +1,11 @@
 """Multi-task models: one encoder with a head for each task."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heedful.basics.errors import UserError
 from heedful.tasks.spec import TaskSpec, register, spec_named, spec_of_run
-from heedful.tasks.texts.spec import EncoderSpec
+from heedful.tasks.texts.spec import EncoderSpec, TextSpec
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +39,25 @@ class Several(EncoderSpec):
         name, dot, own = figure.partition(".")
         return spec_named(self.heads(recipe)[name]).falls(recipe, own) if dot else figure == "loss"
 
+    def inner_heads(self, recipe: Any) -> dict[str, str]:
+        return {name: task for name, (_, _, task) in self._inner(recipe).items()}
+
+    def model_of_head(self, model: Any, recipe: Any, head: str) -> Any:
+        found = self._inner(recipe).get(head)
+        if found is None:
+            return model
+        name, inner, _ = found
+        own = cast(TextSpec, spec_named(self.heads(recipe)[name]))
+        return own.inner_model(model.heads[name], inner, head)
+
+    def _inner(self, recipe: Any) -> dict[str, tuple[str, str, str]]:
+        """Name of each inner head → the head that has it, its name there, and its task."""
+        return {
+            f"{name}_{inner}": (name, inner, task)
+            for name, head in self.heads(recipe).items()
+            for inner, task in spec_named(head).inner_heads(recipe).items()
+        }
+
     def build_task(
         self, run: "TextRun", model: Any, training: Any, device: "torch.device", precision: str
     ) -> "Task":
@@ -56,7 +75,8 @@ class Several(EncoderSpec):
         Raises:
             UserError: no head is named, or the run has no such head.
         """
-        heads = self.heads(spec_of_run(run)[0].recipe)
+        recipe = spec_of_run(run)[0].recipe
+        heads = self.heads(recipe) | self.inner_heads(recipe)
         if head not in heads:
             missing = f"no head '{head}'" if head else "several heads"
             raise UserError(f"{run} has {missing}: give --head with one of {', '.join(heads)}")

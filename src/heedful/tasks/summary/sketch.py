@@ -9,7 +9,6 @@ from torch import Tensor
 from heedful.basics.symbols import END
 from heedful.models import PairModel, Source, build_model
 from heedful.models.copy_mixture import CopyingModel
-from heedful.runs.model_size import on_meta
 from heedful.tasks.sketch import Sketch
 from heedful.tasks.summary.recipe import SummaryRecipe
 from heedful.tasks.summary.training import check_coverage
@@ -27,18 +26,21 @@ def sketch_summary_model(recipe: SummaryRecipe) -> Sketch:
         UserError: the recipe asks for a coverage loss, and the model has none.
     """
     data, vocabulary, most = recipe.data, recipe.data.vocabulary_size, recipe.model.max_length
-    model = on_meta(lambda: build_model(recipe.model, vocabulary, vocabulary))
-    check_coverage(model, recipe.training)
     longest = min(most, (data.longest_source or _LENGTH) + 1)  # with END
     share = min(1.0, (data.longest_summary + 1) / longest)
 
-    def loss(rows: int, length: int) -> Tensor:
+    def build() -> PairModel:
+        model = build_model(recipe.model, vocabulary, vocabulary)
+        check_coverage(model, recipe.training)
+        return model
+
+    def loss(model: PairModel, rows: int, length: int) -> Tensor:
         tokens = torch.full((rows, length), END + 1)
         source = Source(tokens, torch.full((rows,), length))
         return _loss(model, source, tokens[:, : max(1, round(share * length))], recipe)
 
     counted = f"source tokens, with {share:.2g} target tokens for each"
-    return Sketch(model, loss, vocabulary, longest, counted, longest=most)
+    return Sketch(build, loss, vocabulary, longest, counted, longest=most)
 
 
 def _loss(model: PairModel, source: Source, target: Tensor, recipe: SummaryRecipe) -> Tensor:

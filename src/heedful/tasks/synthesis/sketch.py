@@ -6,8 +6,7 @@ from torch import Tensor
 
 from heedful.attention import watch
 from heedful.basics.symbols import END
-from heedful.models import Source, build_synthesis_model
-from heedful.runs.model_size import on_meta
+from heedful.models import Source, SynthesisModel, build_synthesis_model
 from heedful.tasks.sketch import Sketch
 from heedful.tasks.sound_sketch import (
     CHARACTERS,
@@ -30,11 +29,13 @@ def sketch_synthesis_model(recipe: SynthesisRecipe) -> Sketch:
     """
     features, training = recipe.data.features, recipe.training
     vocabulary = min(SYMBOLS, recipe.data.vocabulary_size)
-    model = on_meta(lambda: build_synthesis_model(recipe.model, features.width, vocabulary))
-    module, heads, _ = model.alignment
-    watched = [module] if training.guided_attention else []
 
-    def loss(rows: int, length: int) -> Tensor:
+    def build() -> SynthesisModel:
+        return build_synthesis_model(recipe.model, features.width, vocabulary)
+
+    def loss(model: SynthesisModel, rows: int, length: int) -> Tensor:
+        module, heads, _ = model.alignment
+        watched = [module] if training.guided_attention else []
         count = tokens_in(length, features, CHARACTERS, model.max_length - 1)
         source = Source(
             torch.full((rows, count + 1), END + 1), torch.full((rows,), count + 1)
@@ -52,7 +53,7 @@ def sketch_synthesis_model(recipe: SynthesisRecipe) -> Sketch:
         return errors + ended + guided_losses(weights, steps, characters, 1.0).sum()
 
     return Sketch(
-        model,
+        build,
         loss,
         vocabulary,
         usual_frames(recipe.data.longest, features),

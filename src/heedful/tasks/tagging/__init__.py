@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.examples import Examples
+    from heedful.tasks.texts.heads import TaggingHead
     from heedful.tasks.texts.recipe import TaggingRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
@@ -49,6 +50,11 @@ class Tagging(HeadSpec):
 
     def weight_name(self, run: "Run") -> str:
         return "words"
+
+    def head_type(self) -> "type[TaggingHead]":
+        from heedful.tasks.texts.heads import TaggingHead
+
+        return TaggingHead
 
     def head_module(self) -> Any:
         from heedful.tasks.tagging import head

@@ -132,7 +132,7 @@ def load_reader(
     own = spec.predictor_arguments(run, name)
     if spec.has_probabilities:
         own = {**own, "temperature": temperature_of(run, name, checkpoint)}
-    model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, name)
+    model = cast(TextSpec, spec_named(run.recipe.task)).model_of_head(model, run.recipe, name)
     return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 
 
@@ -143,9 +143,7 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
         UserError: the run has no such head, or several and none is named.
     """
     spec = spec_named(recipe.task)
-    heads = spec.heads(recipe)
-    if isinstance(spec, TextSpec):
-        heads = heads | spec.inner_heads(recipe)
+    heads = spec.heads(recipe) | spec.inner_heads(recipe)
     wanted = spec_named(task)
     command = wanted.command
     fitting = [

@@ -75,6 +75,10 @@ class TextPart(Protocol):
         """The modules of the head by name."""
         ...
 
+    def paper_loss(self, sketch: Any) -> Tensor:
+        """The loss of the head of a :class:`~heedful.tasks.texts.sketch.SketchedHead`."""
+        ...
+
     def build_part(self, name: str, settings: Any, training: Training) -> Task:
         """The task of the training loop."""
         ...

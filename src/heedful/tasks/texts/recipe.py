@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from torch import nn
 
 from heedful.basics.limits import MOST_POSITIONS
 from heedful.data.vocabularies import VocabularySettings
-from heedful.models import EncoderSettings, LanguageSettings, registered
+from heedful.models import EncoderSettings, LanguageSettings
 from heedful.models.bert import BertSettings
-from heedful.models.registry import kind_of
 from heedful.runs.settings import (
     FileSettings,
     Recipe,
     VectorSettings,
 )
+from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.data import (
     DocumentData,
     ExampleData,
@@ -130,71 +130,49 @@ class EncoderRecipe(TextRecipe):
                 f"max_tokens {self.max_tokens} is more than model.max_length "
                 f"{self.model.max_length}"
             )
-        masked = any(head.task == "masked" for head in self.heads().values())
-        if masked and not self.model.fills_masks:
-            raise ValueError(f"masked tokens need {_kinds_that_fill_masks()}")
-        if masked and not self.tokeniser.mask:
-            raise ValueError("masked tokens need tokeniser.mask = true")
         if self.model.reads_words and not self.tokeniser.has_characters:
             raise ValueError(
                 f"model.kind = '{self.model.kind}' makes words of characters: set tokeniser.kind = "
                 "'characters', or 'bytes' with vocabulary_size = 260 (261 with a mask)"
             )
-        self._training_fits()
         for name, head in self.heads().items():
-            self._can_read(name, head)
+            self._fits(name, head)
+        self._training_fits()
         return self
 
+    def _fits(self, name: str, head: HeadSettings) -> None:
+        """Raise ValueError if the head does not fit the recipe."""
+        head.check_fit(self, name)
+
     def _training_fits(self) -> None:
-        tasks = {head.task for head in self.heads().values()}
-        if self.training.penalty and not self.model.has_hops:
+        heads, training = self.heads().values(), self.training
+        if training.penalty and not self.model.has_hops:
             raise ValueError(
                 "training.penalty needs structured self-attention: model.pooling = 'structured'"
             )
-        if self.training.penalty and not tasks & {"classification", "regression", "multi-label"}:
+        if training.penalty and not any(head.reads_whole_texts for head in heads):
             raise ValueError(
                 "training.penalty needs a task of whole texts: classification, multi-label or "
                 "regression"
             )
-        if self.training.compares_outputs and self.training.penalty:
+        if training.compares_outputs and training.penalty:
             raise ValueError(
                 "training.penalty watches one pass; leave it out, or training.teacher and "
                 "training.consistency"
             )
-        if self.training.compares_outputs and tasks & {"regression", "multi-label"}:
+        if training.compares_outputs and not all(head.has_classes for head in heads):
             raise ValueError(
                 "training.teacher and training.consistency compare the probabilities of classes, "
-                "of which a text has one; leave them out"
+                "of which a text, word or masked token has one; leave them out"
             )
         if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(
                 "[vectors] is for other encoders: a language model has its own embeddings"
             )
-        chains = [head for head in self.heads().values() if head.task == "tagging" and head.crf]
-        if chains and (self.training.label_smoothing or self.training.compares_outputs):
-            raise ValueError(
-                "crf = true scores whole sentences: leave out training.label_smoothing, "
-                "training.teacher and training.consistency, which are for single tags"
-            )
-        if self.training.label_smoothing and not tasks & {"classification", "tagging"}:
+        if training.label_smoothing and not any(head.smooths_labels for head in heads):
             raise ValueError("training.label_smoothing is for labels and tags; leave it out")
-        if self.head_max_norm is not None and tasks == {"masked"}:
+        if self.head_max_norm is not None and not any(head.has_output_layer for head in heads):
             raise ValueError("head_max_norm is for labels and tags; leave it out")
-
-    def _can_read(self, name: str, head: HeadSettings) -> None:
-        """Raise ValueError for examples that the model cannot read."""
-        if not self.model.needs_pairs:
-            return
-        kind = self.model.kind
-        if "pairs" in type(self.model).model_fields:
-            kind = f"{kind}' with pairs = 'apart"
-        if head.task == "tagging":
-            raise ValueError(f"model.kind = '{kind}' has no word vectors for tagging")
-        if isinstance(head.data, LabelledData) and len(head.data.text) == 1:
-            raise ValueError(
-                f"model.kind = '{kind}' reads pairs of texts only: set {self.table_of(name)}.text "
-                "to both columns, or choose another model"
-            )
 
 
 class ClassificationRecipe(EncoderRecipe):
@@ -272,7 +250,7 @@ class SeveralRecipe(EncoderRecipe):
     """Several tasks over one encoder: ``Σ λ_t L_t``."""
 
     task: Literal["several"] = "several"
-    tasks: dict[str, Annotated[HeadSettings, Field(discriminator="task")]] = Field(min_length=1)
+    tasks: dict[str, SerializeAsAny[HeadSettings]] = Field(min_length=1)
     temperature: float = Field(1.0, ge=1)
     """τ: tasks are drawn in proportion to their number of examples to the power of 1/τ."""
     training: SeveralTraining = SeveralTraining()
@@ -288,12 +266,20 @@ class SeveralRecipe(EncoderRecipe):
             if hasattr(_NO_HEADS, name):
                 raise ValueError(f"tasks: '{name}' is a name that PyTorch reserves; use another")
         for name, head in given.items():
-            if head.task == "masked" and f"{name}_next" in given:
-                raise ValueError(f"tasks: '{name}_next' is the name of a head of '{name}'")
+            inner = spec_named(head.task).inner_heads(None)
+            for end in (*head.further_layers(), *(f"_{each}" for each in inner)):
+                if f"{name}{end}" in given:
+                    raise ValueError(f"tasks: '{name}{end}' is the name of a part of '{name}'")
         return given
 
     def heads(self) -> Mapping[str, HeadSettings]:
         return self.tasks
+
+    def _fits(self, name: str, head: HeadSettings) -> None:
+        try:
+            super()._fits(name, head)
+        except ValueError as error:
+            raise ValueError(f"tasks.{name}: {error}") from error
 
     def table_of(self, name: str) -> str:
         return f"tasks.{name}.data"
@@ -314,10 +300,15 @@ class SeveralRecipe(EncoderRecipe):
             if head.data.is_validated
             for figure in head.figures()
         ]
+        rising = any(
+            head.data.is_validated and set(head.figures()) - spec_named(head.task).falling
+            for head in self.tasks.values()
+        )
+        known = ["mean", *known] if rising else known
         by = self.training.choose_by
-        if known and by not in ["mean", *known]:
+        if known and by not in known:
             near = get_close_matches(by, known, n=1, cutoff=0.4)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are mean, {', '.join(known)}"
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
             raise ValueError(f"training.choose_by = '{by}' is not a validation figure; {hint}")
         return self
 
@@ -328,11 +319,6 @@ def _require_packing(model: EncoderSettings | LanguageSettings) -> None:
         model.check_packing()
     except ValueError as error:
         raise ValueError(f"windows = 'packed': {error}") from error
-
-
-def _kinds_that_fill_masks() -> str:
-    kinds = [f"'{kind_of(each)}'" for each in registered(EncoderSettings) if each.fills_masks]
-    return f"model.kind = {' or '.join(kinds)}"
 
 
 class LanguageRecipe(TextRecipe):

@@ -1,6 +1,8 @@
 """Language models and encoders with heads on paper."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,55 +10,84 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.basics.symbols import END
-from heedful.models import build_encoder, build_language_model
+from heedful.models import EncoderSettings, LanguageModel, build_encoder, build_language_model
 from heedful.models.encoders import Encoded, HeadedEncoder, Sequences
-from heedful.runs.model_size import on_meta
 from heedful.tasks.sketch import Sketch
 from heedful.tasks.texts.part import part_of
-from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings, LanguageRecipe
+from heedful.tasks.texts.recipe import EncoderRecipe, LanguageRecipe
 
-_LABELS = 2
-"""Classes of a head whose data are not read."""
 _HALF = 0.5
 _AROUND = 3
 """BEGIN and the two ENDs of a row with two texts."""
+_SPACE, _FULL_STOP = END + 2, END + 3
+"""The tokens between words of characters, and between sentences."""
+_WORD, _SENTENCE = 6, 20
+"""Characters of a word with the space after it; tokens of a sentence."""
+
+
+@dataclass(frozen=True)
+class SketchedHead:
+    """A head of a model on paper, and made rows."""
+
+    name: str
+    settings: Any
+    model: HeadedEncoder
+    rows: Sequences
+    encode: Callable[[], Encoded]
+    """The encoder's output for the rows, computed once for all heads that use it."""
+
+    @property
+    def layer(self) -> Any:
+        """The layer of the head."""
+        return self.model.heads[self.name]
+
+    def chosen(self, share: float) -> int:
+        """A share of the tokens of a row, at least one."""
+        return max(1, round(share * self.rows.tokens.shape[1]))
 
 
 def sketch_language_model(recipe: LanguageRecipe) -> Sketch:
     """The language model of a recipe."""
     vocabulary = recipe.tokeniser.vocabulary_size
-    model = on_meta(lambda: build_language_model(recipe.model, vocabulary))
 
-    def loss(rows: int, length: int) -> Tensor:
+    def build() -> LanguageModel:
+        return build_language_model(recipe.model, vocabulary)
+
+    def loss(model: LanguageModel, rows: int, length: int) -> Tensor:
         tokens = torch.full((rows, length), END + 1)
-        return _cross_entropy(model.logits(model.states(tokens)), tokens)
+        return cross_entropy(model.logits(model.states(tokens)), tokens)
 
-    return Sketch(model, loss, vocabulary, recipe.context)
+    return Sketch(build, loss, vocabulary, recipe.context)
 
 
 def sketch_encoder(recipe: EncoderRecipe) -> Sketch:
-    """The encoder of a recipe with its heads, each with two labels."""
+    """The encoder of a recipe with its heads."""
     vocabulary, named = recipe.tokeniser.vocabulary_size, recipe.heads()
 
     def build() -> HeadedEncoder:
-        encoder = build_encoder(recipe.model, vocabulary)
+        encoder = build_encoder(
+            recipe.model, vocabulary, sentence_ends=[_FULL_STOP], separators=[_SPACE]
+        )
         heads: dict[str, nn.Module] = {}
         for name, head in named.items():
-            heads |= part_of(head.task).layers(name, head, encoder, _LABELS, recipe)
+            heads |= part_of(head.task).layers(name, head, encoder, head.paper_labels, recipe)
         return HeadedEncoder(encoder, heads)
 
-    model = on_meta(build)
     shares = [head.data.share_of_first() for head in named.values()]
     share = next((one for one in shares if one is not None), None)
-    if share is None and model.encoder.needs_pairs:
+    if share is None and recipe.model.needs_pairs:
         share = _HALF
 
-    def loss(rows: int, length: int) -> Tensor:
-        encoded = model.encoder(_rows(rows, length, share))
-        each = [_loss_of(name, head, model.heads, encoded) for name, head in named.items()]
+    def loss(model: HeadedEncoder, rows: int, length: int) -> Tensor:
+        made = _divided(_rows(rows, length, share), recipe.model)
+        encode = functools.cache(lambda: model.encoder(made))
+        each = [
+            part_of(head.task).paper_loss(SketchedHead(name, head, model, made, encode))
+            for name, head in named.items()
+        ]
         return torch.stack(each).sum()
 
-    return Sketch(model, loss, vocabulary, recipe.max_tokens)
+    return Sketch(build, loss, vocabulary, recipe.max_tokens)
 
 
 def _rows(rows: int, length: int, share: float | None) -> Sequences:
@@ -69,22 +100,22 @@ def _rows(rows: int, length: int, share: float | None) -> Sequences:
     return Sequences(tokens, torch.full((rows,), length), segments)
 
 
-def _loss_of(
-    name: str, head: HeadSettings, heads: Mapping[str, Any] | nn.ModuleDict, encoded: Encoded
-) -> Tensor:
-    """The loss of a head; of masked tokens, the share that the recipe masks is predicted."""
-    if head.task != "masked":
-        logits = heads[name](encoded)
-        return _cross_entropy(logits, torch.zeros(logits.shape[:-1], dtype=torch.long))
-    assert encoded.states is not None
-    rows, length, _ = encoded.states.shape
-    masked = encoded.states[:, : max(1, round(head.masking.share * length))].flatten(0, 1)
-    found = _cross_entropy(heads[name](masked), torch.zeros(len(masked), dtype=torch.long))
-    if head.masking.next_sentence:
-        logits = heads[f"{name}_next"](encoded)
-        found = found + _cross_entropy(logits, torch.zeros(rows, dtype=torch.long))
-    return found
+def _divided(rows: Sequences, model: EncoderSettings) -> Sequences:
+    """Rows with words or sentences, for a model that makes vectors of these."""
+    tokens = rows.tokens
+    if model.reads_words:
+        tokens[:, _WORD - 1 :: _WORD] = _SPACE
+    if model.reads_sentences:
+        tokens[:, _SENTENCE - 1 :: _SENTENCE] = _FULL_STOP
+    return rows
 
 
-def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+def loss_of_labels(head: SketchedHead) -> Tensor:
+    """The cross-entropy of the layer's outputs."""
+    logits: Tensor = head.layer(head.encode())
+    return cross_entropy(logits, torch.zeros(logits.shape[:-1], dtype=torch.long))
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over all targets ``[..]`` of logits ``[.., V]``."""
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten())

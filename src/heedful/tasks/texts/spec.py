@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from heedful.tasks.calibrating import Calibrated
     from heedful.tasks.sketch import Sketch
     from heedful.tasks.texts.examples import Examples
+    from heedful.tasks.texts.heads import HeadSettings
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import TextRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import ScoredHead, TextScore
+    from heedful.tasks.texts.sketch import SketchedHead
     from heedful.training.protocol import Task
 
 _MOST_LABELS = 12
@@ -196,13 +198,13 @@ class TextSpec(TaskSpec):
         """Score a head of a run on examples of the type that :meth:`kept` returns."""
         raise UserError(f"{head.run.path}: {self.name} is scored head by head")
 
-    def inner_heads(self, recipe: Any) -> dict[str, str]:
-        """Parts of heads that another command can use, by name → the task of that command."""
-        return {}
-
-    def model_of_head(self, model: Any, head: str) -> Any:
+    def model_of_head(self, model: Any, recipe: Any, head: str) -> Any:
         """The encoder and its heads that a predictor of a head, or of an inner head, uses."""
         return model
+
+    def inner_model(self, layer: Any, inner: str, name: str) -> Any:
+        """The encoder of an inner head of a head with this layer; its head is called ``name``."""
+        raise NotImplementedError
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
         """Arguments of the predictor in addition to the model and the vocabulary."""
@@ -272,6 +274,10 @@ class HeadSpec(EncoderSpec):
     """A task of a head, which a module implements with three functions of these names."""
 
     @abstractmethod
+    def head_type(self) -> "type[HeadSettings]":
+        """The settings of the head in a recipe with several heads."""
+
+    @abstractmethod
     def head_module(self) -> Any:
         """The module with ``encode``, ``layers`` and ``build_part``."""
 
@@ -305,6 +311,12 @@ class HeadSpec(EncoderSpec):
         """
         found: Tensor = head(encoded)
         return found
+
+    def paper_loss(self, sketch: "SketchedHead") -> "Tensor":
+        """The loss of the head for made rows, for sizes on paper."""
+        from heedful.tasks.texts.sketch import loss_of_labels
+
+        return loss_of_labels(sketch)
 
     def facts_of_outputs(self, run: "TextRun", head: str) -> dict[str, Any]:
         """What a reader of the outputs needs to know besides the labels, as JSON."""

@@ -50,12 +50,11 @@ def weights_of_encoder(
             continue
         taken.append(name if old == name else f"{name} ('{old}' there)")
         kept |= _renamed(start.weights, old, name)
-        if head.task == "masked" and head.masking.of_pairs:
-            before = known.heads()[old]
-            same = before.task == "masked" and before.masking.of_pairs == head.masking.of_pairs
-            following = _renamed(start.weights, f"{old}_next", f"{name}_next") if same else {}
-            kept |= following
-            new += [] if following else [f"{name}_next"]
+        before = known.heads()[old].further_layers()
+        for end, kind in head.further_layers().items():
+            same = before.get(end) == kind
+            kept |= _renamed(start.weights, f"{old}{end}", f"{name}{end}") if same else {}
+            new += [] if same else [f"{name}{end}"]
     parts = [
         f"{what}: {', '.join(names)}"
         for what, names in (("kept heads", taken), ("new heads", new))
@@ -71,16 +70,13 @@ def _same_head(
     """The head of another run with the same task and labels; one with the same name first."""
     heads = known.heads()
     for other in [name, *heads]:
-        if other in heads and _alike(heads[other], head) and run.labels(other) == list(labels):
+        if (
+            other in heads
+            and head.has_layers_of(heads[other])
+            and run.labels(other) == list(labels)
+        ):
             return other
     return None
-
-
-def _alike(one: HeadSettings, other: HeadSettings) -> bool:
-    """Whether two heads have the same parameters if they have the same labels."""
-    same_output = getattr(one, "crf", False) == getattr(other, "crf", False)
-    chosen, others = (getattr(head, "threshold", None) == "validation" for head in (one, other))
-    return one.task == other.task and same_output and chosen == others
 
 
 def _renamed(weights: Mapping[str, Tensor], old: str, new: str) -> dict[str, Tensor]:

@@ -7,7 +7,6 @@ from torch import Tensor
 from heedful.basics.symbols import END
 from heedful.models import Annotations, Sounds, SpeechModel, build_speech_model
 from heedful.models.speech import BLANK
-from heedful.runs.model_size import on_meta
 from heedful.tasks.sketch import Sketch
 from heedful.tasks.sound_sketch import (
     CHARACTERS,
@@ -32,9 +31,11 @@ def sketch_speech_model(recipe: TranscriptionRecipe) -> Sketch:
     """
     features, weight = recipe.data.features, recipe.training.ctc_weight
     units, vocabulary = _vocabulary(recipe)
-    model = on_meta(lambda: build_speech_model(recipe.model, features.width, vocabulary))
 
-    def loss(rows: int, length: int) -> Tensor:
+    def build() -> SpeechModel:
+        return build_speech_model(recipe.model, features.width, vocabulary)
+
+    def loss(model: SpeechModel, rows: int, length: int) -> Tensor:
         count = tokens_in(length, features, _RATES[units], recipe.model.max_length - 1)
         number = next(model.parameters()).dtype
         frames = torch.zeros(rows, length, features.width, dtype=number)
@@ -49,7 +50,7 @@ def sketch_speech_model(recipe: TranscriptionRecipe) -> Sketch:
         return (1 - weight) * found + weight * _ctc(model, heard, count)
 
     return Sketch(
-        model,
+        build,
         loss,
         vocabulary,
         usual_frames(recipe.data.longest, features),

@@ -1,8 +1,9 @@
 // The Tag panel: the words of a sentence with their tags.
 
 import { percent } from "./bars.js";
-import { element, rovingTabindex } from "./elements.js";
+import { element } from "./elements.js";
 import { TextInput } from "./text_input.js";
+import { WordBars } from "./word_bars.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -20,14 +21,10 @@ class Tag {
       label: "Sentence to tag", placeholder: "Type a sentence…", submit: (text, signal) => this.submit(text, signal),
       clear: () => this.show(null), busy: (busy) => this.output.setAttribute("aria-busy", String(busy)),
     });
-    this.words = element("div", { class: "heed-tagged", dir: "auto", role: "group", "aria-label": "Words and their tags" });
-    rovingTabindex(this.words, "button", () => 1);
-    this.readout = element("p", { class: "heed-readout heed-idle" });
+    this.bars = new WordBars({ label: "Words and their tags", idle: IDLE });
     this.long = element("p", { class: "heed-detail" });
-    for (const event of ["pointerover", "focusin"]) this.words.addEventListener(event, ({ target }) => this.showReadout(target));
-    for (const event of ["pointerleave", "focusout"]) this.words.addEventListener(event, () => this.showReadout(null));
     this.output = element(
-      "section", { class: "heed-below", "aria-label": "Tags" }, element("h2", {}, "Words and their tags"), this.words, this.readout, this.long,
+      "section", { class: "heed-below", "aria-label": "Tags" }, element("h2", {}, "Words and their tags"), this.bars.body, this.long,
     );
     const { textInput } = this;
     this.body = element(
@@ -55,38 +52,13 @@ class Tag {
 
   /** @param {TaggedWords | null} found */
   show(found) {
-    this.found = found;
     this.output.hidden = !found?.words.length;
     this.long.textContent = "";
-    this.words.replaceChildren(...(found?.words ?? []).map((word, i) => {
-      const { tag, probability } = this.at(i);
-      const fill = element("i", {});
-      fill.style.inlineSize = `${probability * 100}%`;
-      return element(
-        "button", { type: "button", tabindex: i ? -1 : 0, "data-word": i, "aria-label": `${word} ${tag}, ${percent(probability)}` },
-        element("span", { dir: "auto" }, word), " ", element("small", {}, tag), element("span", { class: "heed-probability" }, fill),
-      );
+    this.bars.show((found?.words ?? []).map((word, i) => {
+      const [label, share] = [found?.tags[i] ?? "", found?.probabilities[i] ?? 0];
+      return { word, label, share, said: `${label}, ${percent(share)}` };
     }));
-    this.showReadout(null);
     this.page.announce(found ? found.words.map((word, i) => `${word} ${found.tags[i]}`).join(", ") : "");
-  }
-
-  /** @param {number} word */
-  at(word) {
-    return { tag: this.found?.tags[word] ?? "", probability: this.found?.probabilities[word] ?? 0 };
-  }
-
-  /** @param {EventTarget | null} target */
-  showReadout(target) {
-    const button = target instanceof Element ? target.closest("button") : null;
-    this.readout.classList.toggle("heed-idle", !button);
-    if (!button || !this.found) {
-      this.readout.textContent = IDLE;
-      return;
-    }
-    const word = Number(button.dataset.word);
-    const { tag, probability } = this.at(word);
-    this.readout.replaceChildren(element("bdi", {}, element("strong", {}, this.found.words[word])), `: ${tag}, ${percent(probability)}`);
   }
 }
 
