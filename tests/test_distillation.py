@@ -22,7 +22,13 @@ from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe
 from heedful.runs.registry import kind_of
 from heedful.tasks.teaching import initial_layers
-from heedful.training.distillation import Consistent, Distilled, Predicted, divergence_from
+from heedful.training.distillation import (
+    Consistent,
+    Distilled,
+    Predicted,
+    divergence_from,
+    symmetric_divergence,
+)
 from heedful.training.protocol import Loss
 from heedful.training.report import Report
 from heedful.training.train import train
@@ -200,6 +206,27 @@ def test_the_divergence_from_a_teacher_is_that_of_its_formula(temperature: float
     found = divergence_from(*some, temperature)
     kept = [one[:, ~forbidden[0]] for one in (teacher, student)]
     torch.testing.assert_close(found, divergence_from(*kept, temperature), **CLOSE)
+
+
+def test_the_divergence_of_two_passes_is_that_of_its_formula() -> None:
+    torch.manual_seed(8)
+    one, other = (3 * torch.randn(150, 9, dtype=torch.float64) for _ in range(2))
+    passes = one.requires_grad_(), other.requires_grad_()
+
+    def formula(first: Tensor, second: Tensor) -> Tensor:
+        both = (first, second), (second, first)
+        return torch.stack([kullback_leibler(*each, "logits").sum() for each in both]).sum()
+
+    found, right = symmetric_divergence(*passes), formula(*passes)
+    torch.testing.assert_close(found, right, **CLOSE)
+    gradients = (torch.autograd.grad(3 * total, passes) for total in (found, right))
+    for own, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, expected, **CLOSE)
+    forbidden = torch.zeros(150, 9, dtype=torch.bool)
+    forbidden[:, 2] = True
+    some = [each.detach().masked_fill(forbidden, -torch.inf) for each in passes]
+    kept = [each.detach()[:, ~forbidden[0]] for each in passes]
+    torch.testing.assert_close(symmetric_divergence(*some), formula(*kept), **CLOSE)
 
 
 def test_r_drop_is_the_papers_equations() -> None:

@@ -71,7 +71,7 @@ def divergence_from(teacher: Tensor, student: Tensor, temperature: float) -> Ten
     divergence; others are left to :func:`kullback_leibler`.
     """
     teacher, student = wide(teacher.detach()), wide(student)
-    if not bool((teacher.sum() + student.detach().sum()).isfinite()):
+    if not _finite(teacher, student):
         return kullback_leibler(teacher / temperature, student / temperature, "logits").sum()
     found: Tensor = _Divergence.apply(student, teacher, temperature)  # type: ignore[no-untyped-call]
     return found
@@ -99,6 +99,56 @@ class _Divergence(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         """The gradient of the student's logits."""
         return ctx.saved_tensors[0] * (grad / ctx.temperature), None, None
+
+
+def symmetric_divergence(first: Tensor, second: Tensor) -> Tensor:
+    """``Σ KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)`` of logits ``[N, C]``, in nats; computed as
+    :func:`divergence_from`."""
+    first, second = wide(first), wide(second)
+    if not _finite(first, second):
+        both = (first, second), (second, first)
+        return torch.stack([kullback_leibler(*each, "logits").sum() for each in both]).sum()
+    found: Tensor = _SymmetricDivergence.apply(first, second)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _finite(*logits: Tensor) -> bool:
+    return bool(sum(each.detach().sum() for each in logits).isfinite())  # type: ignore[union-attr]
+
+
+class _SymmetricDivergence(torch.autograd.Function):
+    """The gradient of the logits of p₁ is ``p₁ (log p₁ − log p₂ − KL(p₁ ‖ p₂)) + p₁ − p₂``; that of
+    the logits of p₂ is the same with both exchanged."""
+
+    @staticmethod
+    def forward(ctx: Any, first: Tensor, second: Tensor) -> Tensor:
+        """See :func:`symmetric_divergence`."""
+        total = first.new_zeros(())
+        gradients = torch.empty_like(first), torch.empty_like(second)
+        blocks = (each.split(_ROWS) for each in (first, second, *gradients))
+        for own, other, *into in zip(*blocks, strict=True):
+            log_p, log_q = (torch.log_softmax(one, -1) for one in (own, other))
+            ratio = log_p - log_q
+            p, q = log_p.exp_(), log_q.exp_()
+            forward, backward = p * ratio, (q * ratio).neg_()  # KL(p ‖ q) and KL(q ‖ p) by symbol
+            apart = p - q
+            for terms, share, sign, gradient in (
+                (forward, p, 1, into[0]),
+                (backward, q, -1, into[1]),
+            ):
+                divergence = terms.sum(-1, keepdim=True)
+                total += divergence.sum()
+                torch.addcmul(terms, share, divergence, value=-1, out=gradient)
+                gradient.add_(apart, alpha=sign)
+        ctx.save_for_backward(*gradients)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients of both logits."""
+        first, second = ctx.saved_tensors
+        return first * grad, second * grad
 
 
 @runtime_checkable
@@ -229,8 +279,7 @@ class Consistent(Wrapped):
         both = [self.task.predict(self.model, batch) for _ in range(2)]
         first, second = (self.task.loss_of(each, batch) for each in both)
         p, q = (each.logits for each in both)
-        apart = kullback_leibler(p, q, "logits").sum() + kullback_leibler(q, p, "logits").sum()
-        apart = apart / 2 * both[0].share
+        apart = symmetric_divergence(p, q) / 2 * both[0].share
         parts = {name: (part + second.parts[name]) / 2 for name, part in first.parts.items()}
         total = first.total + second.total + self.weight * apart
         return Loss(total, {**parts, "consistency": apart.detach()}, first.weights)
