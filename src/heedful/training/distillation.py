@@ -113,7 +113,7 @@ def symmetric_divergence(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _finite(*logits: Tensor) -> bool:
-    return bool(sum(each.detach().sum() for each in logits).isfinite())  # type: ignore[union-attr]
+    return all(bool(each.detach().sum().isfinite()) for each in logits)
 
 
 class _SymmetricDivergence(torch.autograd.Function):
