@@ -6,6 +6,7 @@ import re
 import signal
 import zlib
 from pathlib import Path
+from urllib.parse import unquote_plus
 
 import httpx
 import pytest
@@ -112,12 +113,15 @@ def test_the_page_is_served_to_this_machine_until_it_is_interrupted(
 ) -> None:
     saved = tmp_path / "kept.safetensors"
     assert call(folder / "run", TEXT, "--save", saved).exit_code == 0
-    command = ("view", folder / "run", "--with", saved, "--no-browser")
+    command = ("view", folder / "run", TEXT, "--with", saved, "--no-browser")
     with Started(*command, stderr=PIPE) as process:
         assert process.stderr is not None
-        line = process.stderr.readline()
+        line, shown = process.stderr.readline(), None
         while "serving" not in line:
+            shown = shown or re.search(r"http://127\.0\.0\.1:\d+/#text=(\S+)", line)
             line = process.stderr.readline()
+        assert shown is not None
+        assert unquote_plus(shown[1]) == TEXT
         found = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert found is not None, line
         models = httpx.get(f"{found[0]}api/models", timeout=30).json()

@@ -164,7 +164,7 @@ def check_command(line: str) -> None:
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"heedful {line}: no command {words[0]}"
         command = command.commands[words.pop(0)]
-    known = {name for option in command.params for name in option.opts}
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     known |= {"--help", "-h", "--plugin"}  # which every command takes
     if command is root_command():
         known.add("--version")

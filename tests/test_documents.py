@@ -3,6 +3,7 @@
 import difflib
 import gzip
 import importlib.util
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -330,6 +331,16 @@ def test_tmx_gets_new_variants_and_fills_empty_ones(tmp_path: Path) -> None:
     )
     assert pairs == [("Three", "Drei")]
     assert left_out == {"marked for review": 2, "units without both languages": 1}
+
+
+def test_elements_of_a_tmx_keep_their_prefix(tmp_path: Path) -> None:
+    path = tmp_path / "a.tmx"
+    text = re.sub(r"<(/?)(?=[a-z])", r"<\1t:", TMX).replace("<t:tmx", '<t:tmx xmlns:t="urn:t"')
+    path.write_text(text)
+    filled = fill(path, [opened(path).segments[0], "Zwei"])
+    tags = [str(one.tag) for one in etree.fromstring(filled.encode()).iter("*")]
+    assert len(tags) == len(list(etree.fromstring(text.encode()).iter("*"))) + 6
+    assert all(tag.startswith("{urn:t}") for tag in tags)
 
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

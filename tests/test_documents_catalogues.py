@@ -118,6 +118,14 @@ def test_new_localisations_count_as_absent(
     assert document.contents().decode() == catalog(filled)
 
 
+def test_half_of_a_surrogate_pair_is_replaced(tmp_path: Path) -> None:
+    text = json.dumps({"sourceLanguage": "en", "strings": {"a \ud83d\ude00 b \ud800 c": {}}})
+    document = opened("a.xcstrings", text, tmp_path)
+    assert document.segments == ["a \U0001f600 b \ufffd c"]
+    document.fill(document.segments)
+    assert "a \U0001f600 b \ufffd c" in document.contents().decode("utf-8")
+
+
 def test_words_that_android_marks_are_not_translated(tmp_path: Path) -> None:
     text = (
         '<resources xmlns:x="urn:oasis:names:tc:xliff:document:1.2"><string name="a">Welcome to '

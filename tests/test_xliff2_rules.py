@@ -200,13 +200,22 @@ def test_codes_that_span_segments_are_filled_together_or_not_at_all(tmp_path: Pa
     assert only.count("<target>") == only.count("<target>B<") == 1
 
 
-def test_words_of_an_annotation_may_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kept",
+    [
+        '<mrk id="1" translate="no">Foo &amp; <ph id="2"/></mrk>',
+        '<sm id="1" translate="no"/>Foo &amp; <ph id="2"/><em startRef="1"/>',
+        '<sm id="1" translate="no"/><sm id="2"/>Foo<em startRef="2"/>Foo<em startRef="1"/>',
+    ],
+)
+def test_words_of_an_annotation_may_stay(kept: str, tmp_path: Path) -> None:
     path = tmp_path / "a.xlf"
-    inside = SEGMENT.format('Open <mrk id="1" translate="no">Foo &amp; <ph id="2"/></mrk> now')
+    inside = SEGMENT.format(f"Open {kept} now")
     path.write_text(UNIT.format(inside), "utf-8")
     document = open_document(path, source="en", target="de")
     assert document is not None
-    assert document.pieces(0)[::2] == ["Open ", " now"]
+    assert document.pieces(0) == ["Open ", kept, " now"]
+    assert f"Jetzt {kept} auf" in filled(inside, [f"Jetzt {kept} auf"], path)
     assert not document.accepts(0, document.segments[0].replace("Foo", "Fuß"))
 
 

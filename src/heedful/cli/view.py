@@ -181,17 +181,25 @@ def _serve(opened: _Opened, options: View) -> None:
         raise UserError("--target needs TEXT; give both")
     if text is not None and not models:
         raise UserError("a saved trace contains its texts; leave out TEXT")
+    shown = models[0].spec.read_argument(text) if text is not None else None
+    fragment = _fragment(shown, target)
     with open_port(LOOPBACK[0], options.port) as listening:
+        page = address_of(listening) + fragment
         if options.browser:
-            shown = models[0].spec.read_argument(text) if text is not None else None
-            inputs = {"text": shown, "second": target}
-            fragment = urlencode({name: value for name, value in inputs.items() if value})
-            if len(fragment) > _LONGEST_ADDRESS:
-                notice("the input is too long for the address of the page; enter it on the page")
-                fragment = ""
-            page = address_of(listening) + (f"#{fragment}" if fragment else "")
             threading.Timer(0.5, webbrowser.open, [page]).start()
+        elif fragment:
+            notice(f"the page of this input: {page}")
         application = make_application(models, traces=traces, hosts=LOOPBACK)
         names = [*(one.name for one in models), *traces]
         run_server(application, listening=listening, what=", ".join(names))
     end_command(application)
+
+
+def _fragment(text: str | None, second: str | None) -> str:
+    """The end of the page's address that has the input."""
+    inputs = {name: value for name, value in (("text", text), ("second", second)) if value}
+    fragment = urlencode(inputs)
+    if len(fragment) > _LONGEST_ADDRESS:
+        notice("the input is too long for the address of the page; enter it on the page")
+        return ""
+    return f"#{fragment}" if fragment else ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from heedful.basics.errors import UserError
-from heedful.data.documents.base import Edit, Entry
+from heedful.data.documents.base import Edit, Entry, joined_surrogates
 from heedful.data.documents.json_tree import TOKEN, Node, read_tree
 from heedful.data.documents.text_spans import TextSpanDocument
 from heedful.data.protected.numbers import locale_of
@@ -155,6 +155,7 @@ class AppleCatalogDocument(TextSpanDocument):
         is_new = unit is None or _is_new(unit)
         if unit is None and target.members:
             return  # the target varies where the source does not
+        text = joined_surrogates(text)
         written = "" if unit is None or is_new else unit.text("value")
         self.entries.append(Entry(name, text, written))
         if is_new:

@@ -13,8 +13,6 @@ from heedful.data.readers.tmx import REVIEW_TEXT, REVIEW_TYPE, unit_variants
 if TYPE_CHECKING:
     from lxml import etree
 
-PROP = f'<prop type="{REVIEW_TYPE}">{REVIEW_TEXT}</prop>'
-
 
 class TmxDocument(XmlDocument):
     """The units with the source language whose target is absent or empty.
@@ -56,10 +54,14 @@ class TmxDocument(XmlDocument):
     def edit(self, place: int, content: str) -> Edit:
         """See `XmlDocument.edit`."""
         unit, variant = self._targets[place]
-        prop = PROP if self.matches[place] is None else ""
+        prefix = f"{unit.prefix}:" if unit.prefix else ""
+        seg = f"<{prefix}seg>{content}</{prefix}seg>"
+        prop = ""
+        if self.matches[place] is None:
+            prop = f'<{prefix}prop type="{REVIEW_TYPE}">{REVIEW_TEXT}</{prefix}prop>'
         if variant is None:
-            return self._new(unit, content, prop)
-        return self._refill(variant, content, prop)
+            return self._new(unit, seg, prop, prefix)
+        return self._refill(variant, seg, prop, prefix)
 
     def _add(self, unit: "etree._Element", source: str, target: str) -> None:
         variants = unit_variants(unit)
@@ -77,7 +79,7 @@ class TmxDocument(XmlDocument):
             self.add_segment(segment)
             self._targets.append((unit, variant))
 
-    def _new(self, unit: "etree._Element", content: str, prop: str) -> Edit:
+    def _new(self, unit: "etree._Element", seg: str, prop: str, prefix: str) -> Edit:
         last = list(unit.iterchildren("{*}tuv"))[-1]
         place = self.span(last).end
         outer = self.indentation(last)
@@ -86,22 +88,22 @@ class TmxDocument(XmlDocument):
         is_old = last.get("lang") is not None
         code = self._code.translate(ATTRIBUTE_ESCAPES)
         text = (
-            f'{outer}<tuv {"lang" if is_old else "xml:lang"}="{code}">'
-            f"{inner + prop if prop else ''}{inner}<seg>{content}</seg>{outer}</tuv>"
+            f'{outer}<{prefix}tuv {"lang" if is_old else "xml:lang"}="{code}">'
+            f"{inner + prop if prop else ''}{inner}{seg}{outer}</{prefix}tuv>"
         )
         return Edit(place, place, text)
 
-    def _refill(self, variant: "etree._Element", content: str, prop: str) -> Edit:
-        seg = next(variant.iterchildren("{*}seg"), None)
-        if seg is not None:
-            start, end = self.span(seg)
-            before = prop + self.indentation(seg) if prop else ""
-            return Edit(start, end, f"{before}<seg>{content}</seg>")
+    def _refill(self, variant: "etree._Element", seg: str, prop: str, prefix: str) -> Edit:
+        own = next(variant.iterchildren("{*}seg"), None)
+        if own is not None:
+            start, end = self.span(own)
+            before = prop + self.indentation(own) if prop else ""
+            return Edit(start, end, before + seg)
         start, end = self.span(variant)
         opening = self.start_tag(variant)
         tag = opening.removesuffix(">").removesuffix("/").rstrip()
         kept = "" if opening.endswith("/>") else self._inside(variant)
-        return Edit(start, end, f"{tag}>{kept}{prop}<seg>{content}</seg></tuv>")
+        return Edit(start, end, f"{tag}>{kept}{prop}{seg}</{prefix}tuv>")
 
     def _inside(self, element: "etree._Element") -> str:
         start, end = self.span(element)

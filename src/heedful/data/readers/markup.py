@@ -3,9 +3,9 @@
 Characters are unescaped (``&amp;`` in the file is ``&`` in the text). Start and end tags of
 elements that enclose words (``g``, ``mrk``, ``hi``, ``sub``) become tags without namespace
 declarations. Every other inline element (``ph``, ``bpt``, ``x``, …) contains code and is kept
-whole, escaped as in the file; so is a ``mrk`` whose words are not to be translated. These strings
-are the *codes* of a segment. When a translation is inserted, exactly these strings become markup
-again, and everything else is text.
+whole, escaped as in the file; so is a ``mrk``, and everything from an ``sm`` to its ``em`` in the
+same element, whose words are not to be translated. These strings are the *codes* of a segment. When
+a translation is inserted, exactly these strings become markup again, and everything else is text.
 """
 
 import re
@@ -91,7 +91,18 @@ def _collect(
     kept: Collection[str],
 ) -> None:
     parts.append(element.text or "")
-    for child in element:
+    children = iter(element)
+    for child in children:
+        end = _end_of_kept(child)
+        if end is not None:
+            whole = _whole(child)
+            while child is not end:
+                whole += (child.tail or "").translate(ESCAPES)
+                child = next(children)
+                whole += _whole(child)
+            parts += whole, end.tail or ""
+            codes.append(whole)
+            continue
         has_content = len(child) > 0 or bool(child.text)
         is_kept = child.tag in kept or _is_kept(child)
         encloses = enclosing is None or _local(child) in enclosing
@@ -113,6 +124,17 @@ def _is_kept(element: "etree._Element") -> bool:
     """Whether an annotation says that its words are not to be translated: in XLIFF 2, in 1.2."""
     says = element.get("translate") == "no" or element.get("mtype") == "protected"
     return says and _local(element) == "mrk"
+
+
+def _end_of_kept(element: "etree._Element") -> "etree._Element | None":
+    """The ``em`` of an ``sm`` (XLIFF 2) that says that the words between are not to be translated.
+
+    None for other elements, and if the ``em`` is in another element.
+    """
+    if element.get("translate") != "no" or _local(element) != "sm":
+        return None
+    ends = element.itersiblings("{*}em")
+    return next((one for one in ends if one.get("startRef") == element.get("id")), None)
 
 
 def _whole(element: "etree._Element") -> str:
