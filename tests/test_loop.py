@@ -1,6 +1,7 @@
 """The loop by itself, with a task of a few numbers."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from heedful.runs.checkpoints import STATE, whole_checkpoints
 from heedful.runs.settings import LoopSettings
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.training.checkpointing import is_extra
+from heedful.training.choosing import choose
 from heedful.training.loop import Loop, Stop
 from heedful.training.optimisers import build_optimiser
 from heedful.training.parameter_groups import Group
@@ -71,10 +73,11 @@ class Line:
         assert not tensors
 
 
-def loop_of(losses: list[float], folder: str | Path, stop: Stop | None = None) -> Loop:
-    settings = TrainingSettings(
-        max_steps=4, validate_every=1, keep_last=1, keep_best=1, choose_by="loss", warmup_steps=0
-    )
+def loop_of(
+    losses: list[float], folder: str | Path, stop: Stop | None = None, **training: Any
+) -> Loop:
+    given = {"max_steps": 4, "validate_every": 1, "keep_last": 1, "choose_by": "loss", **training}
+    settings = TrainingSettings(**given, keep_best=1, warmup_steps=0)
     return Loop(
         Line(losses),
         settings,
@@ -182,3 +185,39 @@ def test_an_interruption_does_not_change_the_averaged_checkpoint(
     assert all(torch.equal(one[name], other[name]) for name in one)
     results = [json.loads((tmp_path / run / "result.json").read_text()) for run in RUNS]
     assert results[0] == results[1]
+
+
+def test_checkpoints_before_a_damaged_one_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = loop_of([1.0, 2.0, 3.0, 4.0], tmp_path)
+    with loop.report:
+        assert loop.run()
+    (tmp_path / "checkpoints" / "step-00000004" / STATE).write_text("{")
+    loop = loop_of([], tmp_path, validate_every=10)
+    assert loop.progress.step == 1
+    step = Loop._step
+
+    def stopping(loop: Loop, batches: Any) -> None:
+        step(loop, batches)
+        loop._interrupt()
+
+    monkeypatch.setattr(Loop, "_step", stopping)
+    with loop.report:
+        assert not loop.run()
+    assert [point.step for point in whole_checkpoints(tmp_path / "checkpoints")] == [1, 2]
+
+
+def test_of_lost_checkpoints_none_is_the_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = loop_of([1.0, 3.0, 3.0, 5.0], tmp_path, keep_last=3)
+    with loop.report:
+        assert loop.run()
+    shutil.rmtree(tmp_path / "checkpoints" / "step-00000001")
+    loop = loop_of([4.0], tmp_path, max_steps=5)
+    assert (loop.progress.best, loop.progress.best_step) == ([-3.0, -3.0], 2)
+    assert "step 1, is missing or damaged; now it is step 2" in capsys.readouterr().err
+    with loop.report:
+        assert loop.run()
+    assert choose(loop, loop.task.model)["chosen"] == "step-00000002"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.runs.manifest import seal
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe
+from heedful.training.loop import Loop
 from heedful.training.train import prepare, train
 from text_help import write_data
 
@@ -103,6 +105,7 @@ def test_an_ignored_hangup_stays_ignored(folder: Path) -> None:
 PARENT = """
 import sys
 from pathlib import Path
+from typing import Any
 from heedful.training.comparison_record import Training
 from heedful.training.parallel_trainings import train_in_processes
 folder = Path(sys.argv[1])
@@ -153,3 +156,28 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(folder: Path) -> None:
         with pytest.raises(UserError, match="does not fit this run") as caught:
             train(recipe(max_steps=3), folder / "other", data=folder)
         assert "\n" not in str(caught.value)
+
+
+def test_a_finished_run_that_is_trained_on_is_not_finished(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = folder / "longer"
+    assert train(recipe(max_steps=2), run, data=folder)
+    result = open_run(run).result
+    assert result is not None
+    assert result["step"] == 2
+    step = Loop._step
+
+    def stopping(loop: Loop, batches: Any) -> None:
+        step(loop, batches)
+        loop._interrupt()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "_step", stopping)
+        assert not train(recipe(max_steps=4), run, data=folder)
+    assert open_run(run).result is None
+    assert open_run(run).chosen().step == 3
+    assert train(recipe(max_steps=4), run, data=folder)
+    result = open_run(run).result
+    assert result is not None
+    assert result["chosen"] == "step-00000004"

@@ -120,25 +120,32 @@ def is_extra(path: Path) -> bool:
 
 
 def prune(
-    folder: Path, settings: LoopSettings, ranks: Mapping[int, list[float]], best_step: int | None
+    folder: Path,
+    settings: LoopSettings,
+    ranks: Mapping[int, list[float]],
+    best_step: int | None,
+    step: int,
 ) -> None:
     """Keep the last and the best checkpoints and delete the others.
 
     A checkpoint that an interruption saved is kept until the next one, and beside the others, so
-    that a resumed training keeps those of an uninterrupted one.
+    that a resumed training keeps those of an uninterrupted one. Later ones than ``step`` are
+    damaged, because training was not resumed from them: they do not count.
 
     Args:
         folder: the folder of all checkpoints.
         settings: contains how many are kept.
         ranks: checkpoint step → rank of its validation; greater is better.
         best_step: the first of the best checkpoints, which the run uses.
+        step: that of training.
     """
-    steps = sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
-    ranked = sorted((step for step in steps if step in ranks), key=ranks.__getitem__)
+    there = (int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
+    steps = sorted(one for one in there if one <= step)
+    ranked = sorted((one for one in steps if one in ranks), key=ranks.__getitem__)
     by_value = ranked[::-1]
-    regular = [step for step in steps if not is_extra(folder / folder_of(step))]
+    regular = [one for one in steps if not is_extra(folder / folder_of(one))]
     kept = {*steps[-1:], *regular[-settings.keep_last :], *by_value[: settings.keep_best]}
     kept.add(best_step or 0)
-    for step in steps:
-        if step not in kept:
-            remove_checkpoint(folder / folder_of(step))
+    for one in steps:
+        if one not in kept:
+            remove_checkpoint(folder / folder_of(one))

@@ -131,6 +131,17 @@ class Loop:
             )
         self._compare_threads(checkpoint.state.get("threads"))
         restore(checkpoint, self.task, self.optimiser, self.scaler, self.device)
+        if self.progress.best_step is not None and self.progress.best_step not in self.ranks:
+            self._replace_best()
+
+    def _replace_best(self) -> None:
+        """Let the best of the checkpoints that are there be the best one, which is lost."""
+        progress, lost = self.progress, self.progress.best_step
+        steps = sorted(self.ranks)  # of equal ones, the first
+        progress.best_step = max(steps, key=self.ranks.__getitem__, default=None)
+        progress.best = None if progress.best_step is None else self.ranks[progress.best_step]
+        now = "none" if progress.best_step is None else f"step {progress.best_step:,}"
+        self._say(f"the best checkpoint, step {lost:,}, is missing or damaged; now it is {now}")
 
     def _compare_threads(self, before: int | None) -> None:
         """Print a message if the number of threads has changed, because results then differ."""
@@ -373,7 +384,8 @@ class Loop:
             extra=extra,
         )
         # Of equal checkpoints, the first counts as the best.
-        prune(self.checkpoints, self.settings, self.ranks, self.progress.best_step)
+        progress = self.progress
+        prune(self.checkpoints, self.settings, self.ranks, progress.best_step, progress.step)
 
     def _interrupt(self) -> None:
         self.interrupted = True

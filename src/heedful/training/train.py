@@ -235,6 +235,8 @@ def _train(
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.message(f"{run.path} is already trained: {summary(run.result)}")
             return True
+        if processes.first and not loop.finished:  # commands use the best checkpoint again
+            (run.path / RESULT).unlink(missing_ok=True)
         _announce(run, loop, without)
         if not _run_loop(loop, processes):
             report.message(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
