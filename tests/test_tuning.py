@@ -190,6 +190,32 @@ def test_a_trial_that_diverges_is_out_of_the_search(data: Path, tmp_path: Path) 
     assert found.winner == 0
 
 
+def test_a_trial_that_fails_is_out_of_the_search_and_tried_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = with_overrides(RECIPE, ["training.max_steps=4"])
+    recipe["tune"] = {"tokeniser.vocabulary_size": {"choices": [360, 50_000]}}
+    assert tune(recipe, tmp_path / "out", trials=2, data=data)
+    found = read_tuning(tmp_path / "out")
+    assert found is not None
+    assert [trial.state for trial in found.trials] == ["complete", "failed"]
+    assert found.winner == 0
+    tried = []
+
+    def interrupted(recipe: object, folder: Path, **given: object) -> bool:
+        tried.append(folder.name)
+        return False
+
+    monkeypatch.setattr("heedful.training.tuning.train", interrupted)
+    assert not tune(recipe, tmp_path / "out", trials=2, data=data)
+    assert tried == ["trial-01"]
+    with pytest.raises(UserError, match="too little text for a vocabulary"):
+        monkeypatch.undo()
+        tune(
+            with_overrides(recipe, ["tokeniser.vocabulary_size=50000"]), tmp_path / "no", data=data
+        )
+
+
 def test_what_is_hopeless_is_given_up_by_the_median() -> None:
     first = Trial("a", 1, {}, "complete", 4.0, step=30, validations=[(10, 6.0), (20, 5.0)])
     second = Trial("b", 1, {}, "complete", 3.0, step=30, validations=[(10, 5.0), (20, 4.0)])

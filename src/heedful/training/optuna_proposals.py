@@ -29,6 +29,7 @@ _STATES = {
     "pruned": optuna.trial.TrialState.PRUNED,
     # Optuna ignores failed trials; a pruned trial without figures counts as the worst.
     "diverged": optuna.trial.TrialState.PRUNED,
+    "failed": optuna.trial.TrialState.PRUNED,
 }
 
 

@@ -187,7 +187,9 @@ class _Search:
     def run(self, trials: int) -> bool:
         """Train until there are ``trials`` trials; returns False if interrupted."""
         tuning = self.tuning
-        unended = [trial for trial in tuning.trials if not trial.ended]
+        # Trials that failed are tried again: the reason may be gone.
+        failed = () if tuning.further else ("failed",)
+        unended = [one for one in tuning.trials if not one.ended or one.state in failed]
         if len(tuning.trials) < trials and tuning.further:
             raise UserError(
                 f"{self.folder}: the best of {len(tuning.trials)} trials was trained with "
@@ -275,6 +277,7 @@ class _Search:
 
     def _train(self, trial: Trial, name: str) -> bool:
         """Train one run to its end; returns False if interrupted."""
+        trial.state = "running"
         write_tuning(self.folder, self.tuning)
         folder = self.folder / trial.folder
         listed = ", ".join(f"{key} {value}" for key, value in trial.settings.items())
@@ -294,6 +297,13 @@ class _Search:
         except DivergedError as error:
             notice(f"{name} is excluded from the search: {error}")
             trial.state = "diverged"
+        except UserError as error:
+            if trial not in self.tuning.trials[1:]:
+                raise
+            notice(f"{name} failed and is excluded from the search: {error}")
+            trial.state = "failed"
+            write_tuning(self.folder, self.tuning)
+            return True
         self._record_result(trial, open_run(folder))
         write_tuning(self.folder, self.tuning)
         return True

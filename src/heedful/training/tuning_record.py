@@ -24,7 +24,7 @@ class Trial:
     settings: dict[str, Any]
     """The searched settings by key."""
     state: str = "running"
-    """``running``, ``complete``, ``pruned`` or ``diverged``."""
+    """``running``, ``complete``, ``pruned``, ``diverged`` or ``failed``."""
     value: float | None = None
     """The compared figure of the chosen checkpoint."""
     validation: dict[str, float] = field(default_factory=dict)
