@@ -344,3 +344,17 @@ def test_the_command_prints_what_was_encoded(corpus: Path, tmp_path: Path) -> No
     facts = open_run(tmp_path / "encoded").facts["sets"]["masked"]
     assert f"encoded      {facts['train']:,} sentences\n" in said
     assert f"held out     {facts['validation']} validation, 0 test\n" in said
+
+
+def test_a_model_that_makes_words_needs_a_corpus_that_was_encoded_for_it(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("label\ttext\n" + "one\ta b c\ntwo\td e f\n" * 4)
+    recipe: dict[str, Any] = {
+        "task": "classification",
+        "data": {"train": "train.tsv"},
+        "tokeniser": {"kind": "characters"},
+        "model": {"kind": "recurrent-encoder", "hidden_size": 128},
+    }
+    encoded = prepare(check_recipe(recipe, "the recipe"), tmp_path / "encoded", data=tmp_path).path
+    changed = {**recipe, "model": {"kind": "elmo", "hidden_size": 128}}
+    with pytest.raises(UserError, match="was encoded for another kind of model"):
+        train(changed, tmp_path / "run", data=encoded)

@@ -18,7 +18,9 @@ from command_help import DEVNULL, Started
 from heedful.basics.errors import UserError
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, read_recipe, with_overrides
+from heedful.runs.run import Run
 from heedful.runs.search_space import SearchSpace
+from heedful.runs.shared_preparation import can_share
 from heedful.training import train
 from heedful.training.optuna_proposals import RANDOM_TRIALS, is_hopeless, propose
 from heedful.training.report import Report
@@ -109,6 +111,30 @@ def test_prepared_data_are_shared(searched: Path) -> None:
     assert files[0].read_bytes() == files[1].read_bytes()
     facts = [json.loads((file.parents[1] / "run.json").read_text()) for file in files]
     assert facts[0]["data"] == facts[1]["data"]
+    assert len({(file.parents[1] / "memory.jsonl").read_bytes() for file in files}) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "shared"),
+    [
+        ("seed=4", True),
+        ("training.teacher.weight=0.1", True),
+        ("training.teacher.run=other", False),  # it may have another vocabulary
+        ("model.kind=elmo", False),  # its run says where words end
+    ],
+)
+def test_what_is_prepared_differently_is_not_shared(
+    change: str, shared: bool, tmp_path: Path
+) -> None:
+    tables: dict[str, Any] = {
+        "task": "classification",
+        "data": {"train": "train.tsv"},
+        "tokeniser": {"kind": "characters"},
+        "model": {"kind": "recurrent-encoder", "hidden_size": 128},
+        "training": {"teacher": {"run": "one"}},
+    }
+    run = Run(tmp_path, check_recipe(tables, ""), {})
+    assert can_share(run, check_recipe(with_overrides(tables, [change]), "")) is shared
 
 
 def test_a_search_that_was_killed_and_interrupted_ends_the_same(

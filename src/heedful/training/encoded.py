@@ -29,6 +29,7 @@ from heedful.runs.opening import open_run
 from heedful.runs.recipe import write_toml
 from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
+from heedful.runs.shared_preparation import reads_words, teacher_name
 from heedful.runs.start import Start
 from heedful.training.resuming import flat
 
@@ -124,12 +125,17 @@ def _require_same(corpus: Run, recipe: Recipe, start: Start | None, where: str) 
                 f"{wanted.get(key)!r}; encode the corpus again (heedful data encode), or change "
                 "the recipe"
             )
-    first, second = (_teacher(one) for one in (corpus.recipe, recipe))
+    first, second = (teacher_name(one) for one in (corpus.recipe, recipe))
     if first != second:
         raise UserError(
             f"{where} was encoded {_for(first, 'training.teacher')}, now it is to be used "
             f"{_for(second, 'training.teacher')}, whose tokeniser may be another; encode the "
             "corpus again"
+        )
+    if reads_words(recipe) and not reads_words(corpus.recipe):
+        raise UserError(
+            f"{where} was encoded for another kind of model, which does not make words of "
+            "characters; encode the corpus again"
         )
     started = corpus.facts.get("started_from")
     if (started or {}).get("weights") != (start.facts if start else {}).get("weights"):
@@ -139,11 +145,6 @@ def _require_same(corpus: Run, recipe: Recipe, start: Start | None, where: str) 
             f"{_for(start.run.path if start else None, '--start-from')}, whose tokeniser may be "
             "another; encode the corpus with the same --start-from"
         )
-
-
-def _teacher(recipe: Recipe) -> str | None:
-    teacher = getattr(recipe.training, "teacher", None)
-    return None if teacher is None else str(teacher.run)
 
 
 def _for(run: object, option: str) -> str:
