@@ -353,6 +353,7 @@ def test_a_model_that_makes_words_needs_a_corpus_that_was_encoded_for_it(tmp_pat
         "data": {"train": "train.tsv"},
         "tokeniser": {"kind": "characters"},
         "model": {"kind": "recurrent-encoder", "hidden_size": 128},
+        "training": {"max_steps": 1},
     }
     encoded = prepare(check_recipe(recipe, "the recipe"), tmp_path / "encoded", data=tmp_path).path
     changed = {**recipe, "model": {"kind": "elmo", "hidden_size": 128}}
