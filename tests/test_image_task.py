@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import typer
-from PIL import Image
+from PIL import Image, ImageOps
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -138,6 +138,22 @@ def test_transparent_parts_are_white_and_photos_are_turned() -> None:
     assert found[4:].max() < 50
 
 
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_photos_are_turned_whatever_else_their_exif_says(turn: int) -> None:
+    photo = Image.fromarray(np.arange(6 * 8 * 3, dtype=np.uint8).reshape(6, 8, 3))
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(saved(photo, exif=exif))))
+    # A resolution of four bytes in place of a fraction, which Pillow cannot write again.
+    tags = struct.pack("<HHIHH", 0x0112, 3, 1, turn, 0) + struct.pack(
+        "<HHI4s", 0x011A, 7, 4, b"abcd"
+    )
+    odd = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 2) + tags + bytes(4)
+    form = Form(upright.height, upright.width, "rgb")
+    found = decoded(saved(photo, exif=odd), form, "it")
+    np.testing.assert_array_equal(found, np.asarray(upright))
+
+
 def write_idx(path: Path, values: Any) -> None:
     head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
     packs = {".gz": gzip.compress, ".xz": lzma.compress}
@@ -202,6 +218,14 @@ def pretended(width: int, height: int) -> bytes:
     return bytes(data)
 
 
+def animated(kind: str) -> bytes:
+    """A file of three frames of noise."""
+    noise = np.random.default_rng(1).integers(0, 256, (3, 24, 20), dtype=np.uint8)
+    frames = [Image.fromarray(one) for one in noise]
+    return saved(frames[0], format=kind, save_all=True, append_images=frames[1:])
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
 BAD = {
     "no image": (b"hello", "not an image"),
     "half an image": (saved(Image.effect_noise((90, 90), 50))[:2000], "damaged"),
@@ -210,6 +234,12 @@ BAD = {
     "empty": (b"", "not an image"),
     "no pixels": (pretended(0, 0), "not an image|damaged"),
     "a bomb": (pretended(30_000, 30_000), "damaged|too many"),
+    "a program": (EPS, "not an image"),
+    "half a GIF": (animated("gif")[:2152], "damaged"),
+    "a page without a width": (
+        b"\xee\1\4\0".join(animated("tiff").rsplit(b"\0\1\4\0", 1)),
+        "damaged",
+    ),
 }
 
 

@@ -28,6 +28,30 @@ MOST_PIXELS = 1 << 26
 _IDX_BYTES = b"\0\0\x08"
 _WIDE = ("I;16", "I;16B", "I;16L", "I", "F")
 """Pillow's modes of more than a byte for each value."""
+_DAMAGED = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    SyntaxError,
+    struct.error,
+    Image.DecompressionBombError,
+)
+"""What Pillow raises for files that are damaged or too large; it depends on the place."""
+_ORIENTATION = 0x0112
+"""EXIF's tag of the orientation."""
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""EXIF's orientation → how the image is turned to be upright."""
 
 
 class Form(NamedTuple):
@@ -62,7 +86,7 @@ def decoded(data: bytes, form: Form, where: str) -> NDArray[np.uint8]:
         UserError: the bytes are not an image that can be read, or it is too large.
     """
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with _opened(data) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise UserError(
                     f"{where}: {image.width:,} × {image.height:,} pixels are too many; at most "
@@ -73,8 +97,17 @@ def decoded(data: bytes, form: Form, where: str) -> NDArray[np.uint8]:
             return np.concatenate([_in_form(one, form) for one in _frames(image, form, where)])
     except UnidentifiedImageError as error:
         raise UserError(f"{where}: not an image that can be read (PNG, JPEG, …)") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except _DAMAGED as error:
         raise UserError(f"{where}: the image is damaged ({error}); save it again") from error
+
+
+def _opened(data: bytes) -> Image.Image:
+    """An image whose pixels are not read yet; EPS is refused, because Pillow would start another
+    program to read it."""
+    image = Image.open(io.BytesIO(data))
+    if image.format == "EPS":
+        raise UnidentifiedImageError("EPS is a program, not an image")
+    return image
 
 
 def _frames(image: Image.Image, form: Form, where: str) -> Iterator[Image.Image]:
@@ -96,7 +129,9 @@ def _frames(image: Image.Image, form: Form, where: str) -> Iterator[Image.Image]
 
 
 def _in_form(image: Image.Image, form: Form) -> NDArray[np.uint8]:
-    turned = ImageOps.exif_transpose(image)
+    # Pillow's exif_transpose also writes the other tags again, which fails for some photos.
+    turn = _TURNS.get(image.getexif().get(_ORIENTATION))
+    turned = image if turn is None else image.transpose(turn)
     plain = _without_transparency(turned).convert("L" if form.channels == 1 else "RGB")
     if plain.size != (form.columns, form.rows):
         plain = ImageOps.fit(plain, (form.columns, form.rows), Image.Resampling.BILINEAR)
@@ -142,9 +177,9 @@ def as_uri(path: str | Path) -> str:
     """
     data = bytes_in(path, "the image")
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with _opened(data) as image:
             kind = Image.MIME.get(image.format or "", "image/png")
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+    except _DAMAGED as error:
         raise UserError(f"{path}: not an image that can be read (PNG, JPEG, …)") from error
     return uri_of(kind, data)
 
