@@ -2,6 +2,7 @@
 
 import io
 import math
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from pydantic import ValidationError
 from transformers import audio_utils
 
 from heedful.basics.errors import UserError
-from heedful.data.readers.sounds import Sound, read_blocks, read_sound, resampled
+from heedful.data.readers.sounds import (
+    Sound,
+    as_flac,
+    read_blocks,
+    read_sound,
+    resampled,
+    sound_bytes,
+)
 from heedful.data.sound_augmentation import masked, warped
 from heedful.data.sound_features import (
     SoundFeatures,
@@ -100,6 +108,14 @@ def test_clipping_and_values_that_are_no_numbers() -> None:
     assert found[5:7].tolist() == [0.0, 1.0]
 
 
+def with_length(flac: bytes, samples: int) -> bytes:
+    """A FLAC file whose header has another number of samples, at most 2³² − 1."""
+    return flac[:21] + bytes([flac[21] & 0xF0]) + struct.pack(">I", samples) + flac[26:]
+
+
+FLAC = file_of(noise(), 8000, "FLAC")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -109,8 +125,11 @@ def test_clipping_and_values_that_are_no_numbers() -> None:
         (file_of(np.zeros(0), 8000), "a.wav: no samples; record it again"),
         (file_of(tone(2000), 2000), "a.wav: 2,000 samples per second; supported are 4,000"),
         (file_of(np.zeros(4000 * 10_900, "i2"), 4000, subtype="PCM_U8"), "3.0 hours; at most 3"),
+        (FLAC[: len(FLAC) // 2], "a.wav: the sound is damaged .*; save it again"),
+        (with_length(FLAC, 100_000), "a.wav: the sound is damaged .*; save it again"),
+        (with_length(FLAC, 0), "a.wav: the file does not say how long it is"),
     ],
-    ids=["text", "empty", "truncated", "nothing", "slow", "long"],
+    ids=["text", "empty", "truncated", "nothing", "slow", "long", "half", "short", "stream"],
 )
 def test_files_that_cannot_be_used_are_one_line(data: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
@@ -118,6 +137,28 @@ def test_files_that_cannot_be_used_are_one_line(data: bytes, message: str, tmp_p
     with pytest.raises(UserError, match=message) as refused:
         read_sound(path)
     assert "\n" not in str(refused.value)
+
+
+def test_many_channels_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, read = [], soundfile.SoundFile.read
+
+    def seen(self: Any, *given: Any, **how: Any) -> Any:
+        found = read(self, *given, **how)
+        sizes.append(found.size)
+        return found
+
+    monkeypatch.setattr("heedful.data.readers.sounds._BLOCK", 1000)
+    monkeypatch.setattr(soundfile.SoundFile, "read", seen)
+    samples = noise(2500)
+    file = file_of(np.stack([samples, samples, -samples, samples], 1), 8000, subtype="FLOAT")
+    np.testing.assert_allclose(read_sound(file).samples, samples / 2, atol=1e-6)
+    assert sizes == [4000, 4000, 2000]
+
+
+def test_a_sound_beyond_the_limits_is_kept_quieter() -> None:
+    loud = 3 * noise()
+    kept = read_sound(sound_bytes(as_flac(Sound(loud, 8000)))).samples
+    np.testing.assert_allclose(kept, loud / abs(loud).max(), atol=1e-4)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -26,6 +26,10 @@ MOST_SECONDS = 3 * 3600
 """Of one file that is read as a whole; longer ones are read in blocks."""
 FEATURES = "application/x-npy"
 """The type of a file of features in a data URI."""
+_BLOCK = 1 << 20
+"""Samples of a channel that are read at a time."""
+_UNKNOWN = 1 << 62
+"""libsndfile gives such a number of samples, or more, if a file does not say how many it has."""
 _LOUD = 0.999
 """Absolute values from here on are at the limit of their type."""
 
@@ -58,14 +62,17 @@ def read_sound(source: str | Path | bytes, rate: int | None = None, where: str =
         where: the file, for messages; by default, the path.
 
     Raises:
-        UserError: the file cannot be read, is no sound, is empty or longer than three hours, or its
-            rate is not supported.
+        UserError: the file cannot be read, is no sound, is damaged, empty or longer than three
+            hours, or its rate is not supported.
     """
     name = where or ("the sound" if isinstance(source, bytes) else str(source))
     with _opened(source, name) as file:
         _check(file, name)
-        samples = file.read(dtype="float32", always_2d=True)
-        sound = _mono(samples, file.samplerate)
+        samples, count = np.empty(file.frames, np.float32), 0
+        for block in _blocks(file, _BLOCK, name):  # many channels need no more memory than one
+            samples[count : count + len(block.samples)] = block.samples
+            count += len(block.samples)
+        sound = Sound(samples[:count], file.samplerate)
     return sound if rate is None else resampled(sound, rate)
 
 
@@ -84,8 +91,7 @@ def read_blocks(path: str | Path, seconds: float, rate: int | None = None) -> It
     """
     with _opened(path, str(path)) as file:
         _check(file, str(path), whole=False)
-        for block in file.blocks(int(seconds * file.samplerate), dtype="float32", always_2d=True):
-            sound = _mono(block, file.samplerate)
+        for sound in _blocks(file, int(seconds * file.samplerate), str(path)):
             yield sound if rate is None else resampled(sound, rate)
 
 
@@ -134,9 +140,10 @@ def quiet_cuts(sound: Sound, longest: float) -> list[int]:
 
 
 def as_flac(sound: Sound) -> str:
-    """A FLAC file of 16 bits a sample, as a data URI."""
+    """A FLAC file of 16 bits a sample, as a data URI; a sound beyond −1 to 1 becomes quieter."""
     file = io.BytesIO()
-    soundfile.write(file, sound.samples, sound.rate, format="FLAC", subtype="PCM_16")
+    peak = max(1.0, float(np.abs(sound.samples).max()))
+    soundfile.write(file, sound.samples / peak, sound.rate, format="FLAC", subtype="PCM_16")
     return uri_of("audio/flac", file.getvalue())
 
 
@@ -235,6 +242,8 @@ def _check(file: soundfile.SoundFile, name: str, *, whole: bool = True) -> None:
     _check_rate(file.samplerate, name)
     if not file.frames:
         raise UserError(f"{name}: no samples; record it again, or leave it out")
+    if file.frames >= _UNKNOWN:
+        raise UserError(f"{name}: the file does not say how long it is; save it again")
     seconds = file.frames / file.samplerate
     if whole and seconds > MOST_SECONDS:
         raise UserError(
@@ -247,6 +256,19 @@ def _check_rate(rate: int, where: str) -> None:
         raise UserError(
             f"{where}: {rate:,} samples per second; supported are {RATES[0]:,} to {RATES[1]:,}"
         )
+
+
+def _blocks(file: soundfile.SoundFile, size: int, name: str) -> Iterator[Sound]:
+    """The sound in blocks of so many samples.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        for block in file.blocks(size, dtype="float32", always_2d=True):
+            yield _mono(block, file.samplerate)
+    except soundfile.LibsndfileError as error:
+        raise UserError(f"{name}: the sound is damaged ({error}); save it again") from error
 
 
 def _mono(samples: NDArray[np.float32], rate: int) -> Sound:
