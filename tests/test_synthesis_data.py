@@ -14,10 +14,10 @@ from heedful.basics.errors import UserError
 from heedful.data.readers.sounds import read_sound
 from heedful.tasks.synthesis import Synthesis
 from heedful.tasks.synthesis.distortion import mel_cepstral_distortion, warping_path
-from heedful.tasks.synthesis.examples import Said
+from heedful.tasks.synthesis.examples import Said, SpeechFeatures
 from heedful.tasks.synthesis.recipe import SynthesisRecipe
 from heedful.tasks.synthesis.speaking import source_of
-from heedful.tasks.synthesis.texts import sentences_of
+from heedful.tasks.synthesis.texts import check_fits, sentences_of
 from synthesis_help import RATE, RECIPE, TONE, spoken, write_clips
 
 
@@ -41,6 +41,14 @@ def test_what_cannot_be_trained_on_is_counted(
     assert "1 of 4 training recordings are silent, such as" in printed
     assert "1 of 4 train examples left out: recordings of more than 1 seconds" in printed
     assert "1 of 4 train examples left out: texts of more than 19 characters" in printed
+
+
+def test_frames_are_whole_numbers_of_samples() -> None:
+    """A step of 0.0125 seconds is of 276 samples at 22,050 a second."""
+    features = SpeechFeatures(rate=22_050)
+    known = {"longest": 15.0, "features": features.model_dump(), "most_tokens": 9}
+    assert check_fits(15 * 22_050 // 276 + 1, [5], known) == ""
+    assert "more than 15 seconds" in check_fits(15 * 22_050 // 276 + 2, [5], known)
 
 
 def test_sentences() -> None:

@@ -39,6 +39,7 @@ from heedful.tasks.transcription.errors import edit_distance, error_figures
 from heedful.tasks.transcription.predictor import Word, words_at
 from heedful.tasks.transcription.recipe import TranscriptionRecipe
 from heedful.tasks.transcription.subtitles import subtitles
+from heedful.tasks.transcription.texts import check_fits
 from heedful.tasks.transcription.training import Texts
 from page_help import SPY, needs_browser, opened
 from serving_help import running
@@ -177,6 +178,32 @@ def test_subtitles_of_one_file(folder: Path) -> None:
     assert "needs one recording; 2 are given" in str(two.exception)
     both = invoke("transcribe", run, name, "--subtitles", "srt", "--json")
     assert "exclude each other" in str(both.exception)
+
+
+def test_words_end_with_the_recording(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, recording = heedful.load(folder / "run"), heard_in(str(folder / "test0.wav"))
+    [part] = recording.parts(reader.features, 9.0)
+    last = reader.model.positions(len(part.features)) - 1
+    assert (last + 1) * reader.seconds > part.sound.seconds  # the last position ends after it
+    monkeypatch.setattr(
+        "heedful.tasks.transcription.predictor.token_positions",
+        lambda model, heard, tokens: [[last] * len(own) for own in tokens],
+    )
+    [found] = reader.predict([recording])
+    assert found.words[-1].end == part.sound.seconds
+    assert all(word.start <= word.end for word in found.words)
+
+
+def test_frames_are_whole_numbers_of_samples(folder: Path) -> None:
+    """A step of 0.01 seconds is of 110 samples at 11,025 a second: more than 100 frames."""
+    features = SoundFeatures(rate=11_025, bands=16)
+    frames = len(features.of(Sound(np.zeros(30 * 11_025, np.float32), 11_025)))
+    assert (frames - 1) * features.seconds == pytest.approx(30, abs=features.seconds)
+    known = {"longest": 30.0, "features": features.model_dump(), "most_tokens": 9}
+    assert check_fits(frames, [5], known | {"ctc_reduction": None}) is None
+    reader = heedful.load(folder / "run")
+    reader.features = features
+    assert reader.seconds == reader.model.reduction * 110 / 11_025
 
 
 def test_long_recordings_are_transcribed_in_parts(folder: Path) -> None:

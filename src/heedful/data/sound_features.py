@@ -71,6 +71,16 @@ class SoundFeatures(Settings):
         own = self.coefficients if self.kind == "mfcc" else self.bands
         return own * (1 + self.deltas)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds from one frame to the next: ``step`` as a whole number of samples.
+
+        Example:
+            >>> SoundFeatures(rate=11_025).seconds * 11_025
+            110.0
+        """
+        return self.step if self.kind == "given" else self.sizes[1] / self.rate
+
     def of(self, sound: Sound) -> Tensor:
         """Features ``[T, F]`` of a sound, with one frame for each step, and one more.
 

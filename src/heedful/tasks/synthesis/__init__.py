@@ -112,7 +112,7 @@ class Synthesis(SoundSpec):
             self.stores(run),
             say=say,
             write=vocabulary_of(known).decode,
-            seconds=features_of(known).step,
+            seconds=features_of(known).seconds,
             device=device,
             precision=precision,
         )

@@ -117,7 +117,7 @@ class Speaker(ColumnPredictor[SynthesisModel, Said, Speech]):
     @property
     def seconds(self) -> float:
         """Of a step."""
-        return self.model.frames_per_step * self.features.sizes[1] / self.features.rate
+        return self.model.frames_per_step * self.features.seconds
 
     def answer(self, inputs: Sequence[Said]) -> list[Speech]:
         """One sound for each of some texts, which are spoken sentence by sentence.

@@ -178,7 +178,7 @@ def check_fits(frames: int, tokens: Sequence[int], known: Mapping[str, Any]) -> 
         known: see :func:`collect`.
     """
     longest, most = known["longest"], known["most_tokens"]
-    if (frames - 1) * known["features"]["step"] > longest:
+    if (frames - 1) * features_of(known).seconds > longest:
         return f"recordings of more than {longest:g} seconds (data.longest)"
     if len(tokens) > most:
         return f"texts of more than {most:,} characters (model.max_length)"

@@ -230,7 +230,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
     @property
     def seconds(self) -> float:
         """Of a position."""
-        return self.model.reduction * self.features.step
+        return self.model.reduction * self.features.seconds
 
     def answer_keyed(self, inputs: Sequence[Heard], keys: Sequence[int]) -> list[Transcript]:
         """One text for each of some sounds; long ones are transcribed in parts."""
@@ -289,8 +289,12 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         ]
         words: list[Word] = []
         if positions is not None:
+            whole = len(part.features) * self.features.seconds
+            most = whole if part.sound is None else part.sound.seconds
             own = words_at(self.vocabulary, hypotheses[0].tokens, positions, self.seconds)
-            words = [Word(word, part.start + a, part.start + b) for word, a, b in own]
+            # The last position can end after the sound.
+            spans = [(word, min(a, most), min(b, most)) for word, a, b in own]
+            words = [Word(word, part.start + a, part.start + b) for word, a, b in spans]
         return Transcript(best[0], words, best[1], others)
 
     def trace(self, heard: Heard, relevance: bool = True) -> Trace:

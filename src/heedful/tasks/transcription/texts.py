@@ -166,7 +166,7 @@ def check_fits(frames: int, tokens: Sequence[int], known: Mapping[str, Any]) -> 
     """
     longest = known["longest"]
     # A sound of N steps has N + 1 frames.
-    if (frames - 1) * known["features"]["step"] > longest:
+    if (frames - 1) * SoundFeatures.model_validate(known["features"]).seconds > longest:
         return f"recordings of more than {longest:g} seconds (data.longest)"
     if len(tokens) > known["most_tokens"]:
         return f"texts of more than {known['most_tokens']:,} tokens (model.max_length)"
