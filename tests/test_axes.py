@@ -1,6 +1,7 @@
 """Axes of traces: kinds, what lies under them, and what is refused."""
 
 import io
+import math
 import wave
 from pathlib import Path
 
@@ -24,6 +25,15 @@ def test_a_picture_is_a_png_of_its_pixels() -> None:
     torch.testing.assert_close(read, pixels, rtol=0, atol=0.5 / 255 + 1e-6)
     grey = torch.tensor(imread(io.BytesIO(Media.picture(pixels[..., 0]).data), format="png"))
     torch.testing.assert_close(grey, pixels[..., 0], rtol=0, atol=0.5 / 255 + 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(8, 10_240, 3), (3, 4097)])
+def test_a_small_picture_has_each_second_pixel_or_fewer(shape: tuple[int, ...]) -> None:
+    pixels = torch.arange(math.prod(shape)).remainder(251).to(torch.uint8).view(shape)
+    step = -(-shape[1] // 4096)
+    made = Media.small_picture(pixels)
+    assert made == Media.picture(pixels[::step, ::step])
+    assert Media.small_picture(pixels[:2, :40]) == Media.picture(pixels[:2, :40])
 
 
 def test_a_sound_is_a_wav_of_its_samples() -> None:

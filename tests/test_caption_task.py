@@ -189,7 +189,7 @@ def test_frames_of_a_clip_are_taken_at_equal_distances(ending: str, tmp_path: Pa
         decoded(data, Form(12, 16, "grey", 12), "it")
 
 
-def test_clips_are_described(tmp_path: Path) -> None:
+def test_clips_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which half is bright: training, resuming, the trace over the frames, the command."""
     lines = ["image\tcaption"]
     for number in range(24):
@@ -215,6 +215,10 @@ def test_clips_are_described(tmp_path: Path) -> None:
     assert (axis.kind, axis.extent, axis.labels[2]) == ("frames", (6,), "frame 3")
     assert axis.media is not None
     assert axis.media.size == (12, 96)
+    monkeypatch.setattr("heedful.inference.media.MOST_PIXELS", 50)  # of a side
+    thin = heedful.load(tmp_path / "run", device="cpu").trace(seen_in(str(tmp_path / "3.png")))
+    assert thin.axes["frames"].media.size == (6, 48)
+    monkeypatch.undo()
     assert trace["decoder.attention"].weights.shape == (1, 3, 6)
     drawn = tmp_path / "drawn.svg"
     arguments = ("plot", str(tmp_path / "run"), str(tmp_path / "3.png"), "--output", str(drawn))

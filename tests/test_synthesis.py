@@ -27,6 +27,7 @@ from heedful.tasks.sound_input import heard_in
 from heedful.tasks.spec import spec_of_run
 from heedful.tasks.synthesis.examples import Recording, Said, SpeechFeatures
 from heedful.tasks.synthesis.guided_attention import guided_losses
+from heedful.tasks.synthesis.speaking import Utterance
 from heedful.tasks.synthesis.texts import Scale
 from heedful.tasks.synthesis.training import texts_of
 from page_help import SPY, needs_browser, opened
@@ -191,6 +192,14 @@ def test_the_trace_shows_the_alignment(folder: Path, tmp_path: Path) -> None:
     assert found.decided[-1] == "stop"
     with pytest.raises(UserError, match="no character that the training texts have"):
         reader.trace(Said(text="777"))
+
+
+def test_a_single_frame_is_a_step_of_silence(folder: Path) -> None:
+    reader = heedful.load(folder / "run")
+    frames = torch.zeros(1, reader.model.bands)
+    sound = reader.sound_of(Utterance(frames, frames, torch.ones(1, 2), True))
+    assert sound.seconds == pytest.approx(0.03)
+    assert not sound.samples.any()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The data of speech synthesis: texts, recordings, recipes, the distortion of the evaluation."""
 
 import runpy
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,15 @@ def test_the_distortion_is_the_formula() -> None:
     assert mel_cepstral_distortion(first, first) == pytest.approx(0)
     slow = first.repeat_interleave(2, 0)
     assert mel_cepstral_distortion(first, slow) == pytest.approx(0)
+
+
+def test_the_distortion_of_long_recordings_needs_little_memory() -> None:
+    first, second = torch.zeros(600, 20), torch.ones(500, 20)
+    tracemalloc.start()
+    assert mel_cepstral_distortion(first, second) == pytest.approx(0)  # equal but for loudness
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 600 * 500 * 13 * 8  # the bytes of all differences of coefficients
 
 
 def test_wrong_recipes() -> None:

@@ -241,12 +241,23 @@ def test_the_trace_is_over_time(folder: Path, tmp_path: Path) -> None:
     sound = time.media
     assert time.kind == "time"
     assert sound is not None
-    assert abs(sound.seconds - soundfile.info(name).duration) < 1e-3
+    assert sound.seconds == pytest.approx(time.extent[1], abs=1e-3)  # silence at the end
+    assert 0 < sound.seconds - soundfile.info(name).duration < 0.1
     [own] = [one for one in found.maps if one.name == "decoder.attention"]
     assert own.weights.shape[-1] == len(time)
     torch.testing.assert_close(own.weights.sum(-1), torch.ones(own.weights.shape[:-1]))
     wrong = invoke("transcribe", str(folder / "run"), name, name, "--trace", str(out))
     assert "--trace needs one recording" in str(wrong.exception)
+
+
+def test_the_trace_of_a_very_long_recording_has_no_sound(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("heedful.inference.media.MOST_BYTES", 5000)
+    monkeypatch.setattr("heedful.tasks.transcription.predictor.MOST_SAMPLES", 2478)
+    found = heedful.load(folder / "run").trace(heard_in(str(folder / "test0.wav")))
+    assert found.axes["time"].media is None
+    assert "the trace has no sound: 1 seconds are too long" in capsys.readouterr().err
 
 
 def test_the_trace_says_where_ctc_places_each_word(folder: Path, tmp_path: Path) -> None:

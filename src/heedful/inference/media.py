@@ -17,6 +17,8 @@ MOST_BYTES = 16 << 20
 """Of one medium."""
 MOST_PIXELS = 4096
 """Of a side of a picture."""
+MOST_SAMPLES = (MOST_BYTES - 44) // 2
+"""Of a sound: what its header leaves, in samples of 16 bits."""
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = struct.Struct(">4sIIBBBBB")
 
@@ -70,6 +72,16 @@ class Media:
         header = struct.pack(">IIBBBBB", columns, rows, 8, colour, 0, 0, 0)
         parts = ((b"IHDR", header), (b"IDAT", zlib.compress(raw)), (b"IEND", b""))
         return cls(PNG, _SIGNATURE + b"".join(_chunk(*part) for part in parts))
+
+    @classmethod
+    def small_picture(cls, pixels: Tensor) -> "Media":
+        """As :meth:`picture`, but of each n-th row and column if there are too many."""
+        step = 1
+        while max(pixels[::step, ::step].shape[:2]) > MOST_PIXELS or (
+            pixels[::step, ::step].numel() > MOST_BYTES - MOST_BYTES // 64  # as noise compresses
+        ):
+            step += 1
+        return cls.picture(pixels[::step, ::step])
 
     @classmethod
     def sound(cls, samples: Tensor, rate: int) -> "Media":

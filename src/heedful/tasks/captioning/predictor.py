@@ -117,7 +117,7 @@ class Captioner(ColumnPredictor[CaptionModel, Seen, Caption]):
         names = words_of(self.known).pieces(best.tokens)
         frames = self.model.shape.frames
         strip = torch.cat(pixels.chunk(frames), 1)  # beside each other
-        shown = Media.picture(strip[..., 0] if strip.shape[-1] == 1 else strip)
+        shown = Media.small_picture(strip[..., 0] if strip.shape[-1] == 1 else strip)
         axes = {"target": Axis("tokens", [BEGIN_LABEL, *names])}
         for name, grid in self.model.grids.items():
             axes[name] = Axis("image", extent=grid, media=shown)

@@ -70,7 +70,7 @@ class ImageClassifier(ColumnPredictor[ImageModel, Seen, ImageLabel]):
         """
         pixels = seen.pixels(self.known["form"])
         own = torch.from_numpy(pixels.copy())
-        shown = Media.picture(own[..., 0] if own.shape[-1] == 1 else own)
+        shown = Media.small_picture(own[..., 0] if own.shape[-1] == 1 else own)
         grids = self.model.grids.items()
         axes = {name: Axis("image", extent=grid, media=shown) for name, grid in grids}
         [found] = self.predict([seen])

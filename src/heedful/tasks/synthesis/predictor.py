@@ -168,7 +168,9 @@ class Speaker(ColumnPredictor[SynthesisModel, Said, Speech]):
             )
 
     def sound_of(self, one: Utterance) -> Sound:
-        """The sound of an utterance."""
+        """The sound of an utterance; silence of one step if it has a single frame."""
+        if len(one.frames) == 1:
+            return Sound(np.zeros(self.features.sizes[1], np.float32), self.features.rate)
         return to_sound(
             self.scale.restored(one.frames.float().cpu()),
             self.features,

@@ -13,10 +13,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from heedful.attention import watch
 from heedful.basics.errors import UserError
-from heedful.basics.notices import counted_notice, once
+from heedful.basics.notices import counted_notice, notice, once
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
 from heedful.data.listed_vocabularies import ListedVocabulary
+from heedful.data.readers.sounds import Sound
 from heedful.decoding import Decodable, Hypothesis, JointCtc, SearchOptions, search
 from heedful.decoding.ctc import best_path, prefix_search
 from heedful.decoding.joint_ctc import Emissions
@@ -24,6 +25,7 @@ from heedful.inference import Axis, Media, Trace
 from heedful.inference.alignment import rows_of
 from heedful.inference.fusing import searched
 from heedful.inference.generator import Generator
+from heedful.inference.media import MOST_SAMPLES
 from heedful.inference.searcher import ended_by_limit
 from heedful.inference.time_alignment import monotonic_positions
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
@@ -314,7 +316,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
             listened = self.model.listen(sounds)
             [[best, *_]] = self._found(listened)
         count = int(listened.lengths)
-        sound = None if part.sound is None else Media.sound(*_tensor(part.sound))
+        sound = None if part.sound is None else _media(part.sound, count * self.seconds)
         time = Axis("time", extent=(count, count * self.seconds), media=sound)
         names = self.vocabulary.pieces(best.tokens)
         axes = {"target": Axis("tokens", [BEGIN_LABEL, *names]), "time": time}
@@ -337,8 +339,16 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         return replace(made, axes={**axes, **made.axes}, maps=[*made.maps, *more])
 
 
-def _tensor(sound: Any) -> tuple[Tensor, int]:
-    return torch.from_numpy(sound.samples), sound.rate
+def _media(sound: Sound, seconds: float) -> Media | None:
+    """A sound with silence until the end of its last position; None, and a notice, if it is too
+    long for a trace."""
+    count = max(len(sound.samples), round(seconds * sound.rate))
+    if count > MOST_SAMPLES:
+        notice(f"the trace has no sound: {seconds:,.0f} seconds are too long")
+        return None
+    padded = torch.zeros(count)
+    padded[: len(sound.samples)] = torch.from_numpy(sound.samples)
+    return Media.sound(padded, sound.rate)
 
 
 def _joined(parts: Sequence[Transcript]) -> Transcript:
