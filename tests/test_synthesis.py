@@ -152,6 +152,7 @@ def test_nothing_is_left_out_in_silence(folder: Path, capsys: pytest.CaptureFixt
     reader = heedful.load(folder / "run")
     found = reader.predict([{"text": "Ab~c~"}, {"text": "d7"}])
     assert [len(one.alignments[0].tokens) for one in found] == [4, 2]
+    assert not reader.predict([{"text": "7"}])[0].complete
     printed = capsys.readouterr().err
     assert "3 characters that the training texts lack were left out: '~', '7'" in printed
     with torch.no_grad():

@@ -555,7 +555,7 @@ def test_what_cannot_be_trained_on_is_counted(
     ("row", "message"),
     [
         ("none.wav\tyes", "cannot read the sound"),
-        ("test0.wav\t ", "'text' is empty"),
+        ("test0.wav\t ", "'text' is empty; fill it in, or remove the row$"),
         ("test.tsv\tyes", "not a sound that can be read"),
         ("empty.wav\tyes", "no samples"),
         ("data:audio/wav;base64,!\tyes", "damaged"),

@@ -228,7 +228,8 @@ def read_images(
         yield from _read_idx(Path(path))
     else:
         base = Path() if path == "-" else Path(path).parent
-        for found in read_labelled(path, text=(image,), label=label, encoding=encoding):
+        rows = read_labelled(path, text=(image,), label=label, encoding=encoding, unlabelled=None)
+        for found in rows:
             [named] = found.texts
             uri, where = _named(named, base, path)
             yield LabelledImage(uri, found.label, where)
@@ -263,7 +264,8 @@ def read_captioned(
     """
     base = folder_beside(path, folder)
     found: dict[str, list[str]] = {}
-    for row in read_labelled(path, text=(image,), label=caption, encoding=encoding):
+    rows = read_labelled(path, text=(image,), label=caption, encoding=encoding, unlabelled=None)
+    for row in rows:
         found.setdefault(row.texts[0], []).append(row.label)
     for name, captions in found.items():
         uri, where = _named(name, base, path)
@@ -294,7 +296,9 @@ def notice_uncaptioned(
     for table in tables:
         base = folder_beside(table, folder).resolve()
         bases.add(base)
-        rows = read_labelled(table, text=(image,), label=caption, encoding=encoding)
+        rows = read_labelled(
+            table, text=(image,), label=caption, encoding=encoding, unlabelled=None
+        )
         named.update((base / row.texts[0]).resolve() for row in rows)
     there = [one for base in bases for one in base.rglob("*") if extension(str(one)) in ENDINGS]
     left = sorted(one for one in there if one not in named)

@@ -43,7 +43,7 @@ def read_labelled(
     label: str = "label",
     encoding: str | None = None,
     format: LabelledFormat | None = None,
-    unlabelled: Unlabelled = "error",
+    unlabelled: Unlabelled | None = "error",
 ) -> Iterator[Labelled]:
     """Stream the labelled texts of files.
 
@@ -59,7 +59,7 @@ def read_labelled(
         encoding: encoding of the files; default: UTF-8.
         format: the format; default: by extension, else JSON lines or TSV by the first line.
         unlabelled: what to do with a row without a label: ``error``, or ``skip``, which also counts
-            it.
+            it; None for an error where the user cannot choose.
 
     Raises:
         UserError: a file is missing or invalid, a column is missing, a row has too many or too few
@@ -78,18 +78,18 @@ def read_labelled(
             elif unlabelled == "skip":
                 counts["rows without a label"] += 1
             else:
-                raise _no_label(where, label, found)
+                raise _no_label(where, label, found, skippable=unlabelled is not None)
         for what, count in counts.items():
             notice(f"left out of {file.name}: {count:,} {what}")
 
 
-def _no_label(where: str, label: str, others: Iterator[Record]) -> UserError:
+def _no_label(where: str, label: str, others: Iterator[Record], *, skippable: bool) -> UserError:
     """The error for a row without a label, with the number of further ones in the file."""
     more = sum(values is not None and not values[-1].strip() for _, values in others)
     also = f", as in {more:,} more rows" if more else ""
+    how = "or leave out rows without a label with data.unlabelled = 'skip'"
     return UserError(
-        f"{where}: '{label}' is empty{also}; fill it in, or leave out rows without a label with "
-        "data.unlabelled = 'skip'"
+        f"{where}: '{label}' is empty{also}; fill it in, {how if skippable else 'or remove the row'}"
     )
 
 

@@ -216,7 +216,8 @@ def read_clips(
         UserError: a file is missing or invalid.
     """
     base = folder_beside(path, folder)
-    for row in read_labelled(path, text=(sound,), label=text, encoding=encoding):
+    rows = read_labelled(path, text=(sound,), label=text, encoding=encoding, unlabelled=None)
+    for row in rows:
         [name] = row.texts
         if name.startswith("data:"):
             yield Clip(name, row.label, f"a sound in {path}")

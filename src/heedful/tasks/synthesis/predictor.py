@@ -73,7 +73,7 @@ class Speech(NamedTuple):
     words: Sequence[Word]
     """By the character with the largest weight at each step."""
     complete: bool
-    """Whether each sentence is said from beginning to end
+    """Whether there is a sentence, and each is said from beginning to end
     (:func:`~heedful.tasks.synthesis.guided_attention.is_complete`)."""
 
     def file(self, form: str = "WAV") -> bytes:
@@ -198,7 +198,7 @@ class Speaker(ColumnPredictor[SynthesisModel, Said, Speech]):
             ends = count / rate
             words += [word._replace(end=min(word.end, ends)) for word in self._words(tokens, own)]
         whole = np.concatenate(pieces) if count else pause
-        complete = all(one.complete for _, one in said)
+        complete = bool(said) and all(one.complete for _, one in said)
         return Speech(text, Sound(whole, rate), alignments, words, complete)
 
     def _words(self, tokens: Sequence[int], own: Alignment) -> list[Word]:
