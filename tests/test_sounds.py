@@ -251,6 +251,7 @@ def test_a_sound_is_normalized_by_its_own_frames() -> None:
         {"highest": 9000.0},
         {"kind": "mfcc", "coefficients": 90},
         {"rate": 1000},
+        {"rate": 4000, "window": 1e-4},
         {"window": 0.0},
     ],
 )
@@ -277,11 +278,14 @@ def test_masks_hide_bands_and_stretches() -> None:
             changes = hidden.int().diff().abs().sum() + hidden[0].int() + hidden[-1].int()
             assert changes <= 2
         assert not frames[length:].any()
+    again = masked(features, lengths, **how, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(found, again)
     assert set(widths) == set(range(7))
     assert max(own for own, length in stretches if length == 50) > 20
     assert all(own <= length / 2 for own, length in stretches)
-    again = masked(features, lengths, **how, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(found, again)
+    how |= {"bands": (0, 1), "most": 0.2}
+    short = masked(features[:, :12], [12] * 40, **how, generator=generator)
+    assert int((short[..., 0] == 0).sum(1).max()) == 2  # 0.2 · 12, rounded down
 
 
 def test_stretching_moves_bands_and_frames() -> None:

@@ -42,7 +42,7 @@ def masked(
         (bands, torch.full((batch,), float(width)), 2),
         (frames, sizes, 1),
     ):
-        cap = limits * most if axis == 1 else limits
+        cap = (limits * most).floor() if axis == 1 else limits
         for _ in range(count):
             drawn = torch.rand(2, batch, generator=generator)
             wide = (drawn[0] * (torch.minimum(cap, torch.tensor(float(largest))) + 1)).floor()

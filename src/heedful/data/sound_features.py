@@ -61,6 +61,10 @@ class SoundFeatures(Settings):
                 f"lowest = {self.lowest:g} and highest = {top:g} Hertz must increase, up to half "
                 f"of the rate, {self.rate / 2:g}"
             )
+        if round(self.window * self.rate) < 2:
+            raise ValueError(
+                f"window = {self.window:g} seconds has fewer than two samples at rate = {self.rate}"
+            )
         if self.kind == "mfcc" and self.coefficients > self.bands:
             raise ValueError(f"coefficients = {self.coefficients} exceeds bands = {self.bands}")
         return self

@@ -87,10 +87,10 @@ def _no_label(where: str, label: str, others: Iterator[Record], *, skippable: bo
     """The error for a row without a label, with the number of further ones in the file."""
     more = sum(values is not None and not values[-1].strip() for _, values in others)
     also = f", as in {more:,} more rows" if more else ""
-    how = "or leave out rows without a label with data.unlabelled = 'skip'"
-    return UserError(
-        f"{where}: '{label}' is empty{also}; fill it in, {how if skippable else 'or remove the row'}"
-    )
+    how = "remove the row"
+    if skippable:
+        how = "leave out rows without a label with data.unlabelled = 'skip'"
+    return UserError(f"{where}: '{label}' is empty{also}; fill it in, or {how}")
 
 
 def read_texts(
