@@ -130,7 +130,7 @@ def _frames(image: Image.Image, form: Form, where: str) -> Iterator[Image.Image]
 
 def _in_form(image: Image.Image, form: Form) -> NDArray[np.uint8]:
     # Pillow's exif_transpose also writes the other tags again, which fails for some photos.
-    turn = _TURNS.get(image.getexif().get(_ORIENTATION))
+    turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
     turned = image if turn is None else image.transpose(turn)
     plain = _without_transparency(turned).convert("L" if form.channels == 1 else "RGB")
     if plain.size != (form.columns, form.rows):
