@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
+from typing import SupportsIndex
 
 import pytest
 import torch
@@ -253,6 +254,21 @@ def test_parts_join_to_the_text_and_fit(text: str, limit: int) -> None:
     assert "".join(part.before + part.text for part in parts) == text
     if text.strip():
         assert all(size <= limit for size in count_characters([part.text for part in parts]))
+
+
+def test_splitting_copies_a_text_once() -> None:
+    class Watched(str):
+        copied = 0
+
+        def __getitem__(self, place: SupportsIndex | slice) -> str:
+            part = super().__getitem__(place)
+            Watched.copied += len(part)
+            return part
+
+    text = Watched("Yes. " * 1_000 + "  ")
+    parts = split_text(text, count_characters, 100)
+    assert "".join(part.before + part.text for part in parts) == text
+    assert Watched.copied == len(text)
 
 
 def test_cuts_prefer_sentences_then_punctuation_then_spaces() -> None:

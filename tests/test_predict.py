@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import heedful
 from earlier_runs import CASES
 from heedful.cli import main
+from heedful.cli.predict import _lines
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.spec import TaskSpec, register, spec_named, specs
@@ -74,10 +75,22 @@ def test_any_run_predicts(task: str, tmp_path: Path) -> None:
         main.app, ["predict", run_of(task), "--json", "--device", "cpu"], input=lines
     )
     assert done.exit_code == 0, done.output
-    if task != "language-model":  # which draws
-        assert [json.loads(line) for line in done.stdout.splitlines()] == own
+    assert [json.loads(line) for line in done.stdout.splitlines()] == own
     plain = CliRunner().invoke(main.app, ["predict", run_of(task)], input=lines)
     assert len(plain.stdout.splitlines()) == 2
+
+
+def test_samples_do_not_depend_on_the_windows_of_lines() -> None:
+    spec = spec_named("language-model")
+    predictor = spec.load(run_of("language-model"), device="cpu")
+
+    def written(windows: list[list[str]]) -> list[str]:
+        found = _lines(spec, predictor, windows, None, as_json=False)
+        return [line for window in found for line in window]
+
+    lines = written([["the "] * 3])
+    assert written([["the "], ["the "] * 2]) == lines
+    assert len(set(lines)) == 3
 
 
 @pytest.mark.parametrize("task", [*INPUTS, "several"])

@@ -90,11 +90,13 @@ def _lines(
     def write(one: Any) -> str:
         return dumps(one.to_json(), ensure_ascii=False) if as_json else spec.write_result(one)
 
-    first = 1
+    first, done = 1, 0
     for window in windows:
         read = [_read(spec, line, number) for number, line in enumerate(window, start=first)]
         first += len(window)
-        found = iter(predictor.predict([one for one in read if one is not _BLANK]))
+        inputs = [one for one in read if one is not _BLANK]
+        found = iter(spec.predict_next(predictor, inputs, done))
+        done += len(inputs)
         yield ["" if one is _BLANK else write(next(found)) for one in read]
         if advance is not None:
             advance(len(window))

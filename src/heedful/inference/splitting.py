@@ -85,10 +85,10 @@ def _split(whole: Part, count: Count, limit: int, level: int) -> list[Part]:
 def _pieces(whole: Part, pattern: re.Pattern[str]) -> list[Part]:
     """Split the text at every match; a piece of white space only is put before the next one."""
     pieces: list[Part] = []
-    before, start = whole.before, 0
+    before, start, end = whole.before, 0, len(whole.text.rstrip())
     for found in pattern.finditer(whole.text):
         cut = found.start() + len(found[0].rstrip())
-        if cut == start or not whole.text[found.end() :].strip():
+        if cut == start or found.end() >= end:
             continue
         pieces.append(Part(before, whole.text[start:cut]))
         before, start = whole.text[cut : found.end()], found.end()

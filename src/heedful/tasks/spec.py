@@ -268,6 +268,12 @@ class TaskSpec(Kind, ServerSpec, ViewSpec):
         """
         return text
 
+    def predict_next(self, predictor: Any, inputs: Sequence[Any], first: int) -> Sequence[Any]:
+        """The predictor's results for further inputs of a file; ``first`` is the index of the first
+        one. Tasks that sample derive their random numbers from it."""
+        found: Sequence[Any] = predictor.predict(inputs)
+        return found
+
     def write_result(self, result: Any) -> str:
         """A predictor's result as one line of text."""
         return str(result)

@@ -122,6 +122,9 @@ class LanguageModel(TextSpec):
 
         return [Command(self.command, Generate, run)]
 
+    def predict_next(self, predictor: Any, inputs: Sequence[Any], first: int) -> Sequence[Any]:
+        return [texts[0] for texts in predictor.generate_all(inputs, first=first)]
+
     def write_result(self, result: Any) -> str:
         return str(result.text)
 
