@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.basics import files
 from heedful.basics.bounded_reading import (
     MOST_BYTES,
     MOST_TOML_BYTES,
@@ -19,10 +20,12 @@ from heedful.basics.files import (
     atomic_file,
     atomic_folder,
     content_hash,
+    is_device,
     open_to_append,
     write_json,
 )
 from heedful.basics.locking import LOCK, locked
+from heedful.inference.files import check_output
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX files")
 
@@ -147,6 +150,36 @@ def test_a_rename_is_followed_by_the_folder_on_the_disk(
         ("fsync", str(path)) for path in (beside, beside / "inner", beside / "inner" / "file")
     }
     assert events[-2:] == [("replace", str(tmp_path / "folder")), ("fsync", str(tmp_path))]
+
+
+def test_devices_are_written_to_and_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, kept, link = tmp_path / "fd" / "63", tmp_path / "fd" / "1", tmp_path / "link"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    kept.write_bytes(b"before ")
+    link.symlink_to(kept)
+    monkeypatch.setattr(files, "_DEVICES", frozenset({str(pipe.parent)}))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, kept, link):
+        check_output(path)
+        with atomic_file(path) as file:
+            file.write(b"x")
+    assert os.read(reader, 9) == b"x"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert kept.read_bytes() == b"before x"
+    assert not link.is_symlink()
+    assert sorted(one.name for one in pipe.parent.iterdir()) == ["1", "63"]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [("/dev/null", True), ("/dev/../dev/null", True), ("/dev/shm/x", False), ("null", False)],
+)
+def test_devices_are_known_by_their_place(path: str, is_one: bool) -> None:
+    assert is_device(Path(path)) is is_one
 
 
 def test_links_are_not_written_through(tmp_path: Path) -> None:

@@ -19,17 +19,33 @@ from heedful.basics.errors import UserError
 _OTHERS = 0o077
 """The permission bits of all users except the owner."""
 _UNFINISHED = ".unfinished"
+_DEVICES = frozenset({"/dev", "/dev/fd", "/dev/pts", "/proc/self/fd"})
+"""Folders of devices and of the open files of a process."""
+
+
+def is_device(path: Path) -> bool:
+    """Whether a path is a device or an open file by its place, as ``/dev/null`` is.
+
+    A link to one, in another folder, is none: somebody else may have put it there.
+    """
+    return os.path.dirname(os.path.abspath(path)) in _DEVICES and path.exists()
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary binary file; it replaces ``path`` when the block succeeds.
 
+    A device, such as ``/dev/null``, is never replaced: it is opened itself (:func:`is_device`).
+
     Raises:
         UserError: the folder cannot be written or the disk is full; nothing is left behind.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        if is_device(path):
+            with path.open("ab") as file:  # not "wb", which would cut off what is behind a link
+                yield file
+            return
         _make_folders(path.parent)
         with _create(beside) as file:
             yield file

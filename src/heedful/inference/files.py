@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file
+from heedful.basics.files import atomic_file, is_device
 from heedful.basics.notices import notice, summed
 from heedful.data.memory import Memory
 from heedful.data.readers import read_line_blocks
@@ -163,7 +163,7 @@ def check_output(path: Path | None) -> None:
     Raises:
         UserError: ``path`` is a folder, or its folder is not writable.
     """
-    if path is None:
+    if path is None or (is_device(path) and os.access(path, os.W_OK)):
         return
     if path.is_dir():
         raise UserError(f"cannot write {path}: it is a folder; give a file's name")
