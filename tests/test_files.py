@@ -155,23 +155,30 @@ def test_a_rename_is_followed_by_the_folder_on_the_disk(
 def test_devices_are_written_to_and_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipe, kept, link = tmp_path / "fd" / "63", tmp_path / "fd" / "1", tmp_path / "link"
-    pipe.parent.mkdir()
-    os.mkfifo(pipe)
-    kept.write_bytes(b"before ")
-    link.symlink_to(kept)
-    monkeypatch.setattr(files, "_DEVICES", frozenset({str(pipe.parent)}))
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    for path in (pipe, kept, link):
+    folder, link = tmp_path / "devices", tmp_path / "link"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    link.symlink_to(folder / "pipe")
+    monkeypatch.setattr(files, "_DEVICES", frozenset({str(folder)}))
+    reader = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for path in (folder / "pipe", link):
         check_output(path)
         with atomic_file(path) as file:
             file.write(b"x")
     assert os.read(reader, 9) == b"x"
     os.close(reader)
-    assert pipe.is_fifo()
-    assert kept.read_bytes() == b"before x"
-    assert not link.is_symlink()
-    assert sorted(one.name for one in pipe.parent.iterdir()) == ["1", "63"]
+    assert [one.is_fifo() for one in folder.iterdir()] == [True]
+    assert link.is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="needs /dev/fd")
+def test_an_open_file_is_continued(tmp_path: Path) -> None:
+    with (tmp_path / "written").open("wb", buffering=0) as opened:
+        opened.write(b"one ")
+        with atomic_file(Path(f"/dev/fd/{opened.fileno()}")) as file:
+            file.write(b"two ")
+        opened.write(b"three")
+    assert (tmp_path / "written").read_bytes() == b"one two three"
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,10 @@ from heedful.basics.errors import UserError
 _OTHERS = 0o077
 """The permission bits of all users except the owner."""
 _UNFINISHED = ".unfinished"
-_DEVICES = frozenset({"/dev", "/dev/fd", "/dev/pts", "/proc/self/fd"})
+_DEVICES = frozenset({"/dev", "/dev/fd", "/proc/self/fd"})
 """Folders of devices and of the open files of a process."""
+_STANDARD = {"stdout": "1", "stderr": "2"}
+"""Names of open files → their numbers."""
 
 
 def is_device(path: Path) -> bool:
@@ -43,7 +45,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if is_device(path):
-            with path.open("ab") as file:  # not "wb", which would cut off what is behind a link
+            with _open_device(path) as file:
                 yield file
             return
         _make_folders(path.parent)
@@ -82,6 +84,12 @@ def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
         raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _open_device(path: Path) -> IO[bytes]:
+    """Open a device; an open file is continued at its place, not cut off."""
+    number = _STANDARD.get(path.name, path.name)
+    return os.fdopen(os.dup(int(number)), "wb") if number.isdecimal() else path.open("wb")
 
 
 def unfinished_folder(path: Path) -> Path:
