@@ -127,6 +127,8 @@ def test_order_of_links_and_doubles_do_not_matter() -> None:
         (["1 1 1", "9 1 1"], {"lengths": [(4, 4)] * 3}, "sentence 9 but there are 3"),
         (["1 1 1", "1-1"], {}, "line 2: '1-1' is not 'sentence i j'"),
         (["1-1"], {"indexing": "2"}, "use auto, 0 or 1"),
+        (["0-" + "9" * 5000], {}, "is not a link"),
+        (["1 1 1", f"2 1 {'9' * 5000}"], {}, "is not 'sentence i j'"),
     ],
 )
 def test_wrong_links_are_one_clear_line(

@@ -21,7 +21,8 @@ Sizes = tuple[int, int]
 EXCHANGE = (
     "source and target are exchanged in the links or in the texts: give both in the same order"
 )
-_ITEM = re.compile(r"(\d+)([-p])(\d+)")
+# No text has as many words as a number with more digits; Python refuses to read very long ones.
+_ITEM = re.compile(r"(\d{1,7})([-p])(\d{1,7})")
 
 
 class LinkedPair(NamedTuple):

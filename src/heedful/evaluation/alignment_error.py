@@ -15,7 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.links import Link, RangeCheck, pharaoh_items
 
-_NUMBERED = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SPsp]))?(?:\s+[\d.]+)?")
+_NUMBERED = re.compile(r"(\d{1,7})\s+(\d{1,7})\s+(\d{1,7})(?:\s+([SPsp]))?(?:\s+[\d.]+)?")
 
 
 @dataclass(frozen=True)
