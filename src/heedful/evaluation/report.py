@@ -36,7 +36,7 @@ class ReportSettings:
         metrics: the scores to compute.
         tokenise: sacrebleu's tokeniser for BLEU.
         lowercase: whether to compare in lower case.
-        bootstrap: resamples for intervals and for the paired bootstrap.
+        bootstrap: resamples for intervals.
         seed: of all resampling.
         by_length: whether to score by source length, too.
         sentences: number of worst and of best sentences to keep.

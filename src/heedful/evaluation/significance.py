@@ -34,7 +34,6 @@ class Comparison:
     Attributes:
         first: the score of the first system.
         second: the score of the second system.
-        second: the second system's score.
         bootstrap_p: how often resampling gives a difference at least as large as the observed one.
         randomisation_p: how often randomly swapping outputs gives one at least as large.
         better: the better system if *both* p-values are below the level; otherwise None.

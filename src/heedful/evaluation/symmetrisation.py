@@ -47,8 +47,8 @@ def symmetrise(
     """Combine the links of one pair from both directions.
 
     Args:
+        forward: (source word, target word), from the model that writes the target.
         reverse: (source word, target word), too, from the model that writes the source.
-        reverse: (source word, target word) too, from the model that writes the source.
         join: the method; the module's docstring defines each.
 
     Example:
