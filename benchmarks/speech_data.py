@@ -1,7 +1,7 @@
 """Tables of recordings for the recipes of speech recognition, from corpora that you have.
 
     python benchmarks/speech_data.py yesno waves_yesno FOLDER
-    python benchmarks/speech_data.py digits recordings FOLDER --speaker theo
+    python benchmarks/speech_data.py digits recordings FOLDER --speaker theo [--voices 120]
     python benchmarks/speech_data.py an4 an4-mfcc FOLDER
     python benchmarks/speech_data.py ljspeech LJSpeech-1.1 FOLDER
 
@@ -15,7 +15,8 @@
   training, and 150 for validation, of the same recordings in other combinations. Tests with the
   other speaker: ``single.tsv`` (all recordings), ``test.tsv`` (200 utterances of 3 to 7 digits),
   and ``long-N.tsv`` (20 utterances of N digits).
-  ``NAME.times.json`` has the start and the end of each digit in seconds.
+  ``NAME.times.json`` has the start and the end of each digit in seconds. With ``--voices N``, there
+  are 6,000 training utterances; every other one is of one of N synthetic voices.
 - ``an4``: CMU's AN4 as coefficients: ``train.npz`` and ``test.npz`` with ``frames``, ``lengths``,
   ``low`` and ``step``, and tables of their words. A tenth of the training speakers is for
   validation.
@@ -29,6 +30,7 @@ import argparse
 import re
 import tarfile
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from numpy.typing import NDArray
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.data.readers.sounds import read_sound
+from made_voices import made_voices
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RATE = 8000
@@ -171,14 +174,20 @@ class Digits:
         write_json(self.folder / f"{name}.times.json", times)
 
 
-def write_digits(source: Path, folder: Path, held_out: str) -> None:
-    """Joined digits, with one speaker held out."""
+def write_digits(source: Path, folder: Path, held_out: str, voices: int) -> None:
+    """Joined digits, with one speaker held out, and so many synthetic voices for training."""
     digits = Digits(source, folder)
     if held_out not in digits.of:
         raise UserError(f"no speaker {held_out}; there are {', '.join(digits.of)}")
     others = [name for name in digits.of if name != held_out]
-    for name, of in (("train", digits.of), ("validation", digits.validation)):
-        digits.write(name, [of[one] for one in others], _UTTERANCES[name], range(1, 6))
+    train, utterances = [digits.of[one] for one in others], _UTTERANCES["train"]
+    if voices:
+        made = made_voices(NAMES, voices, folder / "voices", RATE)
+        train = [one for both in zip(cycle(train), made.values(), strict=False) for one in both]
+        utterances *= 2
+    digits.write("train", train, utterances, range(1, 6))
+    of = [digits.validation[one] for one in others]
+    digits.write("validation", of, _UTTERANCES["validation"], range(1, 6))
     tested = digits.of[held_out] + digits.validation[held_out]
     digits.write("test", [tested], _UTTERANCES["test"], range(3, 8))
     for count in LONG:
@@ -238,12 +247,13 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--speaker", default="theo", help="the speaker that is held out")
+    parser.add_argument("--voices", type=int, default=0, help="synthetic voices for training")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.corpus == "yesno":
         write_yesno(given.source, given.folder)
     elif given.corpus == "digits":
-        write_digits(given.source, given.folder, given.speaker)
+        write_digits(given.source, given.folder, given.speaker, given.voices)
     elif given.corpus == "an4":
         write_an4(given.source, given.folder)
     else:
