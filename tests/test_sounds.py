@@ -122,6 +122,7 @@ FLAC = file_of(noise(), 8000, "FLAC")
         (b"no sound at all", "a.wav: not a sound that can be read"),
         (b"", "a.wav: not a sound"),
         (file_of(tone(8000), 8000)[:30], "a.wav: not a sound|a.wav: no samples"),
+        (file_of(tone(8000), 8000)[:-99], r"a.wav: the sound is damaged \(.* bytes are there\)"),
         (file_of(np.zeros(0), 8000), "a.wav: no samples; record it again"),
         (file_of(tone(2000), 2000), "a.wav: 2,000 samples per second; supported are 4,000"),
         (file_of(np.zeros(4000 * 10_900, "i2"), 4000, subtype="PCM_U8"), "3.0 hours; at most 3"),
@@ -129,7 +130,18 @@ FLAC = file_of(noise(), 8000, "FLAC")
         (with_length(FLAC, 100_000), "a.wav: the sound is damaged .*; save it again"),
         (with_length(FLAC, 0), "a.wav: the file does not say how long it is"),
     ],
-    ids=["text", "empty", "truncated", "nothing", "slow", "long", "half", "short", "stream"],
+    ids=[
+        "text",
+        "empty",
+        "header",
+        "truncated",
+        "nothing",
+        "slow",
+        "long",
+        "half",
+        "short",
+        "stream",
+    ],
 )
 def test_files_that_cannot_be_used_are_one_line(data: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
@@ -137,6 +149,13 @@ def test_files_that_cannot_be_used_are_one_line(data: bytes, message: str, tmp_p
     with pytest.raises(UserError, match=message) as refused:
         read_sound(path)
     assert "\n" not in str(refused.value)
+
+
+def test_a_wav_that_was_written_to_a_pipe_has_no_length() -> None:
+    whole = file_of(tone(8000), 8000)
+    at = whole.index(b"data") + 4
+    piped = whole[:at] + b"\xff" * 4 + whole[at + 4 :]
+    np.testing.assert_array_equal(read_sound(piped).samples, read_sound(whole).samples)
 
 
 def test_many_channels_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

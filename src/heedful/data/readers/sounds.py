@@ -4,10 +4,11 @@ Shapes: N samples, C channels.
 """
 
 import io
+import struct
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import soundfile
@@ -30,6 +31,8 @@ _BLOCK = 1 << 20
 """Samples of a channel that are read at a time."""
 _UNKNOWN = 1 << 62
 """libsndfile gives such a number of samples, or more, if a file does not say how many it has."""
+_ENDLESS = 0x7FFF0000
+"""Programs that write a WAV to a pipe declare so many bytes, or more."""
 _LOUD = 0.999
 """Absolute values from here on are at the limit of their type."""
 
@@ -228,8 +231,10 @@ def read_clips(
 def _opened(source: str | Path | bytes, name: str) -> soundfile.SoundFile:
     try:
         if isinstance(source, bytes):
+            _check_end(io.BytesIO(source), name)
             return soundfile.SoundFile(io.BytesIO(source))
-        Path(source).open("rb").close()  # libsndfile does not say why it cannot open a file
+        with Path(source).open("rb") as file:  # libsndfile does not say why it cannot open a file
+            _check_end(file, name)
         return soundfile.SoundFile(str(source))
     except OSError as error:
         raise UserError(f"cannot read {name}: {error.strerror or error}") from error
@@ -237,6 +242,27 @@ def _opened(source: str | Path | bytes, name: str) -> soundfile.SoundFile:
         raise UserError(
             f"{name}: not a sound that can be read (WAV, FLAC, Ogg, MP3): {error.error_string}"
         ) from error
+
+
+def _check_end(file: BinaryIO, name: str) -> None:
+    """Raise UserError if a WAV ends before its samples do; libsndfile reads what is there."""
+    if not file.seekable():
+        return
+    form = file.read(12)
+    if form[:4] != b"RIFF" or form[8:] != b"WAVE":
+        return
+    while len(head := file.read(8)) == 8:
+        kind, size = struct.unpack("<4sI", head)
+        start = file.tell()
+        if kind == b"data":
+            there = file.seek(0, io.SEEK_END) - start
+            if there < size < _ENDLESS:
+                raise UserError(
+                    f"{name}: the sound is damaged ({there:,} of {size:,} bytes are there); save "
+                    "it again"
+                )
+            return
+        file.seek(start + size + size % 2)
 
 
 def _check(file: soundfile.SoundFile, name: str, *, whole: bool = True) -> None:
