@@ -32,7 +32,8 @@ VARIANTS = (
     "john klatt klatt2 klatt3 Lee linda m1 m2 m3 m4 m5 m6 m7 m8 Marco marcelo Mario max Michael "
     "michel miguel Mike norbert pablo paul pedro quincy rob robert sandro shelby steph travis "
     "victor zac"
-).split()
+)
+"""Names with spaces between them."""
 REPEATED = 3
 """Recordings of each word and voice."""
 PITCHES, SPEEDS = (20, 80), (100, 190)
@@ -59,7 +60,7 @@ def made_voices(
     """
     if shutil.which("espeak-ng") is None:
         raise UserError("espeak-ng is missing; install it: apt-get install espeak-ng")
-    voices = [f"{accent}+{variant}" for accent, variant in product(ACCENTS, VARIANTS)]
+    voices = [f"{accent}+{variant}" for accent, variant in product(ACCENTS, VARIANTS.split())]
     if count > len(voices):
         raise UserError(f"--voices {count}: there are {len(voices)}")
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,8 @@
   other speaker: ``single.tsv`` (all recordings), ``test.tsv`` (200 utterances of 3 to 7 digits),
   and ``long-N.tsv`` (20 utterances of N digits).
   ``NAME.times.json`` has the start and the end of each digit in seconds. With ``--voices N``, there
-  are 6,000 training utterances; every other one is of one of N synthetic voices.
+  are 6,000 training utterances, of which every other one is of one of N synthetic voices, and all
+  single recordings of speakers and voices.
 - ``an4``: CMU's AN4 as coefficients: ``train.npz`` and ``test.npz`` with ``frames``, ``lengths``,
   ``low`` and ``step``, and tables of their words. A tenth of the training speakers is for
   validation.
@@ -159,8 +160,10 @@ class Digits:
         recordings: Sequence[Sequence[tuple[int, Path]]],
         utterances: int,
         lengths: Sequence[int],
+        more: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Write a table of utterances and their FLAC files, from the recordings of each speaker."""
+        """Write a table of utterances and their FLAC files, from the recordings of each speaker;
+        and ``more`` rows."""
         (self.folder / name).mkdir(parents=True, exist_ok=True)
         rows, times = [], []
         for number in range(utterances):
@@ -170,7 +173,7 @@ class Digits:
             soundfile.write(self.folder / path, samples, RATE)
             rows.append((path, " ".join(word for word, *_ in words)))
             times.append(words)
-        write_table(self.folder / f"{name}.tsv", rows)
+        write_table(self.folder / f"{name}.tsv", [*rows, *more])
         write_json(self.folder / f"{name}.times.json", times)
 
 
@@ -181,11 +184,14 @@ def write_digits(source: Path, folder: Path, held_out: str, voices: int) -> None
         raise UserError(f"no speaker {held_out}; there are {', '.join(digits.of)}")
     others = [name for name in digits.of if name != held_out]
     train, utterances = [digits.of[one] for one in others], _UTTERANCES["train"]
+    alone: list[tuple[str, str]] = []
     if voices:
         made = made_voices(NAMES, voices, folder / "voices", RATE)
+        own = [*train, *made.values()]
+        alone = [(str(path.resolve()), NAMES[digit]) for one in own for digit, path in one]
         train = [one for both in zip(cycle(train), made.values(), strict=False) for one in both]
         utterances *= 2
-    digits.write("train", train, utterances, range(1, 6))
+    digits.write("train", train, utterances, range(1, 6), alone)
     of = [digits.validation[one] for one in others]
     digits.write("validation", of, _UTTERANCES["validation"], range(1, 6))
     tested = digits.of[held_out] + digits.validation[held_out]
