@@ -188,7 +188,7 @@ def _serve(opened: _Opened, options: View) -> None:
         if options.browser:
             threading.Timer(0.5, webbrowser.open, [page]).start()
         elif fragment:
-            notice(f"the page of this input: {page}")
+            notice(f"the page with this input: {page}")
         application = make_application(models, traces=traces, hosts=LOOPBACK)
         names = [*(one.name for one in models), *traces]
         run_server(application, listening=listening, what=", ".join(names))
