@@ -364,6 +364,25 @@ def test_a_tokeniser_for_scores_is_looked_for_before_training(folder: Path) -> N
     assert not (folder / "scored").exists()
 
 
+def test_another_checkpoint_is_chosen_if_that_of_a_finished_run_is_damaged(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # With this learning rate, each step is worse than the one before.
+    bad = [*SHORT, "training.validate_every=1", "training.learning_rate=3.0"]
+    bad += ["training.choose_by=loss"]
+    assert here(folder, "worse", *bad)
+    run = folder / "worse"
+    assert json.loads((run / "result.json").read_text())["chosen"] == "step-00000001"
+    capsys.readouterr()
+    (run / "checkpoints" / "step-00000001" / "model.safetensors").write_bytes(b"")
+    assert here(folder, "worse", *bad)
+    said = capsys.readouterr().err
+    assert "step-00000001 is damaged" in said and "trained: step-00000002 chosen" in said
+    assert json.loads((run / "result.json").read_text())["chosen"] == "step-00000002"
+    assert here(folder, "worse", *bad)
+    assert "is already trained: step-00000002" in capsys.readouterr().err
+
+
 def test_a_run_goes_on_without_its_recipe(
     folder: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

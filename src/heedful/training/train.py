@@ -15,6 +15,7 @@ from heedful.basics.files import cannot_write, remove_leftovers, unfinished_fold
 from heedful.basics.locking import locked
 from heedful.basics.thread_contention import with_threads
 from heedful.kernels.allocator import keep_freed_memory
+from heedful.runs.checkpoints import find_checkpoint
 from heedful.runs.manifest import write_recipe, write_sealed
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, tables_of, write_toml
@@ -232,7 +233,7 @@ def _train(
         # Write the recipe only after the loop has accepted the changed settings.
         if processes.first:
             write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
-        if loop.finished and run.result and run.result["step"] == loop.progress.step:
+        if run.result and _is_trained(run, loop):
             report.message(f"{run.path} is already trained: {summary(run.result)}")
             return True
         if processes.first and not loop.finished:  # commands use the best checkpoint again
@@ -276,6 +277,18 @@ def _run_loop(loop: Loop, processes: Processes) -> bool:
         finished = loop.run()
         processes.barrier()  # until rank 0 has written the last checkpoint
     return finished
+
+
+def _is_trained(run: Run, loop: Loop) -> bool:
+    """Whether the training is finished and the checkpoint that it chose is whole."""
+    result = run.result
+    if not loop.finished or result is None or result["step"] != loop.progress.step:
+        return False
+    try:
+        return find_checkpoint(loop.checkpoints, result["chosen"], str(run.path)) is not None
+    except UserError as error:
+        loop.report.message(f"{error}; another one is chosen")
+        return False
 
 
 def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
