@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli.main import _register, app
+from heedful.cli.memory import _changed_memory
 from heedful.data import memory as memory_module
 from heedful.data.documents import open_document
 from heedful.data.memory import Entry, Match, Memory
@@ -205,6 +207,23 @@ def test_the_commands_of_the_memory(run: Path, tmp_path: Path) -> None:
     assert len(lines) == before + 1
     assert all(re.fullmatch(r"[^\t]+\t[^\t]+", line) for line in lines)
     assert heedful.load(run)  # a memory that has grown is no damage
+
+
+def test_commands_that_change_the_memory_at_once_lose_nothing(run: Path) -> None:
+    def add() -> None:
+        with _changed_memory(run) as memory:
+            memory.add(Entry("Second", "Zweites"))
+
+    second = threading.Thread(target=add)
+    with _changed_memory(run) as memory:
+        second.start()
+        second.join(0.3)  # without a lock, it would be done now
+        memory.add(Entry("First", "Erstes"))
+    second.join()
+    kept = open_pair_run(run).memory()
+    assert kept is not None
+    assert kept.find("First")
+    assert kept.find("Second")
 
 
 def test_a_recipe_may_leave_the_memory_out(tmp_path: Path) -> None:

@@ -51,6 +51,27 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
             os.close(file)
 
 
+@contextlib.contextmanager
+def waiting(folder: Path) -> Iterator[None]:
+    """Let other processes that call this with the same folder wait while the block runs.
+
+    For short changes of files; :func:`locked` is independent of it. If folders cannot be locked
+    (Windows, some network file systems), nothing is locked.
+
+    Args:
+        folder: an existing folder. No file is written.
+    """
+    opened = None
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        _lock(opened, wait=True)
+    try:
+        yield
+    finally:
+        if opened is not None:
+            os.close(opened)
+
+
 def _acquire(path: Path) -> int | None:
     while True:
         try:
@@ -86,10 +107,10 @@ def _is_at(path: Path, file: int) -> bool:
         return False
 
 
-def _lock(file: int) -> None:
+def _lock(file: int, wait: bool = False) -> None:
     if fcntl is None:
         raise OSError(0, "this system has no file locks")
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def _holder(path: Path) -> str:

@@ -1,6 +1,8 @@
 """``heedful memory``: the translation memory that a run keeps."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,9 +71,8 @@ def add(
 
     if not source.strip() or not target.strip():
         raise UserError("a unit needs a source and a translation; one of them is empty")
-    memory = _open_memory(run, make=True)
-    memory.add(Entry(source, target, context))
-    _save(run, memory)
+    with _changed_memory(run) as memory:
+        memory.add(Entry(source, target, context))
 
 
 @app.command("import", no_args_is_help=True)
@@ -96,12 +97,11 @@ def import_file(
     from heedful.tasks.pairs.run import open_pair_run
 
     data = open_pair_run(run).recipe.data
-    memory = _open_memory(run, make=True)
     units = list(read_units(file, source=source or data.source, target=target or data.target))
     done = [unit for unit in units if unit.is_done and unit.target.strip()]
-    for unit in done:
-        memory.add(Entry(unit.source, unit.target, unit.context))
-    _save(run, memory)
+    with _changed_memory(run) as memory:
+        for unit in done:
+            memory.add(Entry(unit.source, unit.target, unit.context))
     print(f"{len(done):,} of {len(units):,} units of {file} added; {len(memory):,} units in all")
 
 
@@ -153,10 +153,17 @@ def _open_memory(run: Path, make: bool = False) -> "Memory":
     return memory or Memory()
 
 
-def _save(run: Path, memory: "Memory") -> None:
-    from heedful.tasks.pairs.run import MEMORY
+@contextmanager
+def _changed_memory(run: Path) -> Iterator["Memory"]:
+    """The memory, which is saved after the block; other commands that change it wait."""
+    from heedful.basics.locking import waiting
+    from heedful.tasks.pairs.run import MEMORY, open_pair_run
 
-    memory.save(run / MEMORY)
+    open_pair_run(run)  # says what is wrong if this is no run
+    with waiting(run):
+        memory = _open_memory(run, make=True)
+        yield memory
+        memory.save(run / MEMORY)
 
 
 def _line(text: str) -> str:
