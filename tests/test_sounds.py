@@ -100,7 +100,12 @@ def test_blocks_are_the_file(tmp_path: Path) -> None:
 
 def test_clipping_and_values_that_are_no_numbers() -> None:
     loud = np.clip(tone(8000) * 4, -1, 1)
-    assert 0.4 < read_sound(file_of(loud, 8000)).clipped < 0.9
+    share = read_sound(file_of(loud, 8000)).clipped
+    assert 0.4 < share < 0.9
+    # It is counted in the file, before channels are mixed and the rate is changed.
+    assert read_sound(file_of(loud, 8000), rate=4000).clipped == share
+    one_of_two = file_of(np.stack([loud, tone(8000) / 2], 1), 8000)
+    assert read_sound(one_of_two).clipped == pytest.approx(share / 2)
     broken = tone(8000)
     broken[5:7] = math.nan, math.inf
     found = read_sound(file_of(broken, 8000, subtype="FLOAT")).samples

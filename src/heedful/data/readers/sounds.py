@@ -45,15 +45,13 @@ class Sound(NamedTuple):
     rate: int
     """Samples per second."""
 
+    clipped: float = 0.0
+    """The share of samples that were at the limit of their type in the file, of all channels."""
+
     @property
     def seconds(self) -> float:
         """The duration."""
         return len(self.samples) / self.rate
-
-    @property
-    def clipped(self) -> float:
-        """The share of samples at the limit of their type."""
-        return float((np.abs(self.samples) >= _LOUD).mean()) if len(self.samples) else 0.0
 
 
 def read_sound(source: str | Path | bytes, rate: int | None = None, where: str = "") -> Sound:
@@ -71,11 +69,12 @@ def read_sound(source: str | Path | bytes, rate: int | None = None, where: str =
     name = where or ("the sound" if isinstance(source, bytes) else str(source))
     with _opened(source, name) as file:
         _check(file, name)
-        samples, count = np.empty(file.frames, np.float32), 0
+        samples, count, loud = np.empty(file.frames, np.float32), 0, 0.0
         for block in _blocks(file, _BLOCK, name):  # many channels need no more memory than one
             samples[count : count + len(block.samples)] = block.samples
             count += len(block.samples)
-        sound = Sound(samples[:count], file.samplerate)
+            loud += block.clipped * len(block.samples)
+        sound = Sound(samples[:count], file.samplerate, loud / max(count, 1))
     return sound if rate is None else resampled(sound, rate)
 
 
@@ -111,7 +110,7 @@ def resampled(sound: Sound, rate: int) -> Sound:
 
     ratio = Fraction(rate, sound.rate)
     samples = resample_poly(sound.samples, ratio.numerator, ratio.denominator)
-    return Sound(samples.astype(np.float32), rate)
+    return Sound(samples.astype(np.float32), rate, sound.clipped)
 
 
 def quiet_cuts(sound: Sound, longest: float) -> list[int]:
@@ -301,4 +300,5 @@ def _blocks(file: soundfile.SoundFile, size: int, name: str) -> Iterator[Sound]:
 def _mono(samples: NDArray[np.float32], rate: int) -> Sound:
     """One channel from ``[N, C]``; values that are not finite become 0."""
     mean = samples.mean(1, dtype=np.float32)
-    return Sound(np.nan_to_num(mean, nan=0.0, posinf=1.0, neginf=-1.0), rate)
+    clipped = float((np.abs(samples) >= _LOUD).mean()) if samples.size else 0.0
+    return Sound(np.nan_to_num(mean, nan=0.0, posinf=1.0, neginf=-1.0), rate, clipped)
