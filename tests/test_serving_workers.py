@@ -1,5 +1,6 @@
 """Several workers behind one port: what they share, rolling restarts, and workers that die."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -28,6 +29,7 @@ from heedful.serving.notifying import notify_ready, notify_reloading
 from heedful.serving.port import open_port
 from heedful.serving.setup import Setup
 from heedful.serving.shared import make_shared
+from heedful.serving.supervisor import Supervisor
 from heedful.tasks.endpoints import Download, NoRoomError
 from heedful.tasks.pairs.building import load_translator
 from heedful.tasks.translation.kept_files import FilesInFolder
@@ -382,6 +384,46 @@ sys.stdout.write(metrics.text().decode())
         }
     finally:
         shared.delete()
+
+
+def test_workers_that_are_started_at_once_have_rows_of_their_own(tmp_path: Path) -> None:
+    async def started(supervisor: Supervisor) -> list[int]:
+        workers = await asyncio.gather(*(supervisor._start(index) for index in range(3)))
+        await supervisor._kill_all()
+        return [worker.row for worker in workers]
+
+    shared = make_shared(12)
+    try:
+        with socket.socket() as listening:
+            supervisor = Supervisor(Setup(runs=[tmp_path / "none"]), listening, 3, shared)
+            assert sorted(asyncio.run(started(supervisor))) == [0, 1, 2]
+    finally:
+        shared.delete()
+
+
+def test_a_worker_that_is_still_loading_ends_when_it_is_told_to_drain(run: Path) -> None:
+    shared = make_shared(4)
+    own, theirs = socket.socketpair()
+    start = {
+        "setup": Setup(runs=[run]).model_dump(mode="json", exclude_unset=True),
+        "shared": str(shared.folder),
+        "row": 0,
+        "workers": 1,
+        "notices": False,
+    }
+    with own, theirs, socket.socket() as listening:
+        own.sendall(json.dumps(start).encode() + b'\n"drain"\n')
+        descriptors = [listening.fileno(), theirs.fileno()]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "heedful.serving.worker", *map(str, descriptors)],
+            pass_fds=descriptors,
+            env=os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(shared.metrics)},
+        )
+        try:
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+            shared.delete()
 
 
 def test_files_in_a_folder(tmp_path: Path) -> None:

@@ -176,8 +176,6 @@ class Supervisor:
             replaced: whether it is replaced if it dies.
         """
         before = self._current[index]
-        used = {worker.row for worker in self._alive}
-        row = next(row for row in range(_ROWS * self.count) if row not in used)
         own, theirs = socket.socketpair()
         descriptors = self.listening.fileno(), theirs.fileno()
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(self.shared.metrics)}
@@ -189,6 +187,9 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C and a closed terminal are the supervisor's
         )
         theirs.close()
+        # Chosen without an await before it is used: several workers can be started at once.
+        used = {worker.row for worker in self._alive}
+        row = next(row for row in range(_ROWS * self.count) if row not in used)
         start = {
             "setup": self.setup.model_dump(mode="json", exclude_unset=True),
             "shared": str(self.shared.folder),

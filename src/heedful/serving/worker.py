@@ -303,7 +303,9 @@ def _quiet(quiet: bool) -> Any:
 def _listen(channel: Channel, start: dict[str, Any], serving: list[WorkerServer]) -> None:
     """Do what the supervisor says; end if it has ended."""
     while (message := channel.receive()) is not None:
-        if message == "drain" and serving:
+        if message == "drain":
+            if not serving or serving[0].loop is None:
+                os._exit(0)  # it has not accepted a connection yet
             _call(serving[0], serving[0].drain)
     if not serving:
         os._exit(1)
