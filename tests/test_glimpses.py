@@ -49,6 +49,22 @@ def test_a_retina_has_means_of_windows(place: tuple[float, float]) -> None:
                 torch.testing.assert_close(found[0, scale, row, column], total / factor**2)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_glimpses_of_sums_are_those_of_pixels(kind: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(3)
+    own = torch.randint(0, 256, (40, 31, 22, 3), generator=generator, dtype=torch.uint8)
+    places = (torch.rand(40, 2, generator=generator) * 2 - 1).to(kind)
+    retina = Retina(5, 4)
+    sums = retina.sums(own, 6)
+    assert sums is not None
+    assert torch.equal(sums[:, -1, -1], own.sum((1, 2)))
+    assert torch.equal(retina(own, places, sums), retina(own, places))
+    # Otherwise the pixels are read: of a large image, and of one with other numbers.
+    assert Retina(8, 1).sums(own[:1], 6) is None
+    assert Retina(2, 2).sums(torch.zeros(1, 64, 64, 1, dtype=torch.uint8), 6) is None
+    assert retina.sums(own / 2, 6) is None
+
+
 def test_its_weights_are_those_of_the_mean() -> None:
     retina, places = Retina(4, 2), torch.tensor([[0.9, -0.4], [0.0, 0.2]]).double()
     with watch(retina) as seen:

@@ -16,8 +16,9 @@ class Retina(Watchable):
     """Square windows around a place, each twice as wide as the one before, all with N × N values.
 
     The values of a window are means of its pixels; pixels beyond the image are 0. Only the pixels
-    of the windows are read, so that the cost does not depend on the size of the image. Watched, its
-    weights are those of the pixels in the mean of a window, a head for each scale.
+    of the windows are read, so that the cost does not depend on the size of the image, unless the
+    :meth:`sums` of a small image are cheaper. Watched, its weights are those of the pixels in the
+    mean of a window, a head for each scale.
 
     Args:
         size: N.
@@ -36,33 +37,73 @@ class Retina(Watchable):
         super().__init__()
         self.size, self.scales = size, scales
 
-    def forward(self, images: Tensor, places: Tensor) -> Tensor:
+    def sums(self, images: Tensor, glimpses: int) -> Tensor | None:
+        """Of each pixel, the sum of all pixels above it and to its left (an integral image).
+
+        A mean of any number of pixels is then computed from four sums (Crow 1984, "Summed-area
+        tables for texture mapping").
+
+        Args:
+            images: ``[B, H, W, C]``.
+            glimpses: how many glimpses will be read.
+
+        Returns:
+            ``[B, H + 1, W + 1, C]``, exact, or None if the glimpses have fewer pixels than the
+            image, if pixels are no integers from 0 to 255, or if sums may exceed int32.
+        """
+        pixels = images.shape[1] * images.shape[2]
+        read = glimpses * self.size**2 * sum(4**scale for scale in range(self.scales))
+        if images.dtype != torch.uint8 or pixels > read or pixels * 255 >= 2**31:
+            return None
+        total = images.cumsum(1, dtype=torch.int32).cumsum(2, dtype=torch.int32)
+        return F.pad(total, (0, 0, 1, 0, 1, 0))
+
+    def forward(self, images: Tensor, places: Tensor, sums: Tensor | None = None) -> Tensor:
         """Glimpses ``[B, S, N, N, C]``, in the type of ``places``.
 
         Args:
             images: ``[B, H, W, C]``.
             places: rows and columns from −1 (the first one) to 1 (the last one), ``[B, 2]``.
+            sums: the result of :meth:`sums` for the images, with which the glimpses are the same.
         """
         shape = images.shape[1:3]
-        found, boxes = [], []
+        if self.watched_at_all:
+            boxes = [self._window(places, shape, 2**scale) for scale in range(self.scales)]
+            self.show_whole(_means(boxes, shape, places.dtype))
+        if sums is not None:
+            return self._of_sums(sums, places)
+        found = []
         for scale in range(self.scales):
             factor = 2**scale
             rows, columns = self._window(places, shape, factor)
-            boxes.append((rows, columns))
             window = read_window(images, rows, columns).to(places.dtype).permute(0, 3, 1, 2)
             found.append(F.avg_pool2d(window, factor).permute(0, 2, 3, 1))
-        if self.watched_at_all:
-            self.show_whole(_means(boxes, shape, places.dtype))
         return torch.stack(found, 1)
+
+    def _of_sums(self, sums: Tensor, places: Tensor) -> Tensor:
+        height, width = sums.shape[1] - 1, sums.shape[2] - 1
+        factors = 2 ** torch.arange(self.scales, device=places.device)
+        edges = factors[:, None] * torch.arange(self.size + 1, device=places.device)  # [S, N + 1]
+        first = self._first(places, (height, width), self.size * factors)  # [B, S, 2]
+        y = (first[:, :, :1] + edges).clamp(0, height)[:, :, :, None]
+        x = (first[:, :, 1:] + edges).clamp(0, width)[:, :, None]
+        which = torch.arange(len(sums), device=sums.device)[:, None, None, None]
+        corners = sums[which, y, x]
+        strips = corners[:, :, 1:] - corners[:, :, :-1]
+        totals = strips[:, :, :, 1:] - strips[:, :, :, :-1]
+        return totals.to(places.dtype) / (factors**2)[:, None, None, None]
 
     def _window(self, places: Tensor, shape: Sequence[int], factor: int) -> tuple[Tensor, Tensor]:
         """The rows and columns of a window ``[B, N · factor]``, some of them beyond the image."""
-        width = self.size * factor
-        along = torch.arange(width, device=places.device)
-        sizes = places.new_tensor(list(shape))
-        middle = (places + 1) / 2 * sizes
-        first = (middle - width / 2).round().long()
+        along = torch.arange(self.size * factor, device=places.device)
+        widths = torch.tensor([self.size * factor], device=places.device)
+        first = self._first(places, shape, widths)[:, 0]
         return first[:, :1] + along, first[:, 1:] + along
+
+    def _first(self, places: Tensor, shape: Sequence[int], widths: Tensor) -> Tensor:
+        """The first row and column ``[B, S, 2]`` of windows with ``widths [S]``."""
+        middle = (places + 1) / 2 * places.new_tensor(list(shape))
+        return (middle.unsqueeze(1) - widths[:, None] / 2).round().long()
 
 
 def read_window(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ differentiable, and nothing is drawn.
 Shapes: B images, H rows, W columns, C channels, G glimpses, D hidden, N classes, M samples.
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -122,11 +123,12 @@ class ImageGlimpses(ImageModel):
             return self.single_pass(images)
         generator = torch.Generator().manual_seed(_SEED)
         noise = torch.randn(count, settings.glimpses, 2, generator=generator)
-        found = [self._look(images, one.to(images.device)).logits.log_softmax(1) for one in noise]
+        noise, read = noise.to(images.device), self._reading(images)
+        found = [self._look(images, one, read).logits.log_softmax(1) for one in noise]
         return torch.stack(found).logsumexp(0)
 
     def single_pass(self, images: Tensor) -> Tensor:
-        return self._look(images, None).logits
+        return self._look(images, None, self._reading(images)).logits
 
     def losses(self, images: Tensor, labels: Tensor, smoothing: float) -> ImageLoss:
         """The cross-entropy, the reward of the places, and the error of the expected rewards.
@@ -139,7 +141,7 @@ class ImageGlimpses(ImageModel):
         count = settings.samples
         images, many = images.repeat(count, 1, 1, 1), labels.repeat(count)
         noise = torch.randn(len(images), settings.glimpses, 2).to(images.device)
-        found = self._look(images, noise)
+        found = self._look(images, noise, self._reading(images))
         cross = F.cross_entropy(found.logits, many, reduction="sum", label_smoothing=smoothing)
         reward = (found.logits.argmax(1) == many).to(found.baseline.dtype).unsqueeze(1)
         advantage = reward - found.baseline
@@ -152,7 +154,16 @@ class ImageGlimpses(ImageModel):
         mean = found.logits.view(count, len(labels), -1).log_softmax(2).logsumexp(0)
         return ImageLoss(total / count, mean, parts)
 
-    def _look(self, images: Tensor, noise: Tensor | None) -> _Pass:
+    def _reading(self, images: Tensor) -> Callable[[Tensor], Tensor]:
+        """The function from places to glimpses of images."""
+        if isinstance(self.sensor, Retina):
+            sums = self.sensor.sums(images, self.settings.glimpses)
+            return lambda places: self.sensor(images, places, sums)
+        return lambda places: self.sensor(images, places)
+
+    def _look(
+        self, images: Tensor, noise: Tensor | None, read: Callable[[Tensor], Tensor]
+    ) -> _Pass:
         """Read all glimpses; places are drawn with ``noise [B or 1, G, 2]``, if it is given."""
         kind = self.output.weight.dtype
         rows, hidden = len(images), self.settings.hidden_size
@@ -163,7 +174,7 @@ class ImageGlimpses(ImageModel):
             place = self.choose(state)
         chances, expected = [], []
         for number in range(self.settings.glimpses):
-            seen = self.sensor(images, place) / 255.0
+            seen = read(place) / 255.0
             what, where = F.relu(self.what(seen.flatten(1))), F.relu(self.where(place))
             glimpse = F.relu(self.join(torch.cat([what, where], 1)))
             if isinstance(self.cell, nn.LSTMCell):
