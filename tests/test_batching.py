@@ -1,6 +1,7 @@
 """Batching: every pair once an epoch, exact resume, the token limit, little padding."""
 
 import dataclasses
+import tracemalloc
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.data import batching
 from heedful.data.batching import Batch, TokenBatches, collate, permute
 from heedful.data.columns import Column
 from heedful.data.columns import tokens as tokens_of
@@ -202,6 +204,35 @@ def test_permute_reaches_into_a_huge_corpus() -> None:
     assert len(set(places.tolist())) == 5000
     assert 0 <= places.min() < size // 100
     assert size // 100 * 99 < places.max() < size
+
+
+def test_large_columns_are_read_for_each_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = random_corpus(tmp_path / "c", 40, 700)
+    usual = epoch_of(TokenBatches(store, 2000, pool=30), 4, 1)
+    with monkeypatch.context() as changed:
+        changed.setattr(batching, "_MOST_BYTES", 0)
+        single = TokenBatches(store, 2000, pool=30)
+    for (place, batch), (expected_place, expected) in zip(
+        epoch_of(single, 4, 1), usual, strict=True
+    ):
+        assert place == expected_place
+        assert same(batch, expected)
+    assert all(map(same, single.once(), TokenBatches(store, 2000, pool=30).once()))
+
+
+def test_reading_long_rows_takes_little_more_memory_than_the_rows(tmp_path: Path) -> None:
+    store = encoded(tmp_path / "c", np.full((40, 2), 50_000), shard_rows=40)
+    rows = np.arange(40)[::-1].copy()
+    tracemalloc.start()
+    try:
+        found = store.read("source", rows).take(np.array([3, 0]))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.values.tolist() == [1036] * 50_000 + [1039] * 50_000
+    assert most < 4 * 40 * 50_000 * 2  # an index of each value would take eight bytes
 
 
 def test_a_position_of_another_corpus_is_refused(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 POOL = 1 << 16
+_MOST_BYTES = 1 << 27
+"""A column of which a pool is larger is read for each batch."""
 FEWEST = 1024
 """Approximate minimum number of tokens in a part of a batch; smaller parts are not faster."""
 
@@ -166,6 +168,8 @@ class StoreBatches(Generic[B]):
             self.order = WindowOrder(store.shard_sizes, window)
             store.verify_at_once()
         store.require_cache(self.order.share_at_once)
+        share = min(1.0, pool / len(store))
+        self._small = [name for name in store.codecs if store.bytes_of(name) * share <= _MOST_BYTES]
 
     def __len__(self) -> int:
         return len(self.store)
@@ -227,16 +231,23 @@ class StoreBatches(Generic[B]):
 
     def _pool(self, indices: Integers, tie: Integers | Words) -> "_Pool":
         """A pool of rows; ``tie`` [n] orders rows of equal length."""
-        columns = {name: self.store.read(name, indices) for name in self.store.codecs}
-        lengths = np.stack([columns[name].lengths for name in self.by], axis=1)
+        columns = {name: self.store.read(name, indices) for name in self._small}
+        known = {name: column.lengths for name, column in columns.items()}
+        lengths = [
+            known[name] if name in known else self.store.lengths(name, indices) for name in self.by
+        ]
+        batches = _fill(np.stack(lengths, axis=1) + 1, self.batch_tokens, tie)
         starts = {name: column.starts for name, column in columns.items()}
-        return _Pool(columns, starts, _fill(lengths + 1, self.batch_tokens, tie), indices)
+        return _Pool(self.store, columns, starts, batches, indices)
 
 
 class _Pool(NamedTuple):
-    """Rows that are read together and divided into batches; 65,536 sentence pairs take 8 MB."""
+    """Rows that are sorted by length together and divided into batches."""
 
+    store: Store
     columns: Columns
+    """The columns that are read for all rows at once; 65,536 sentence pairs take 8 MB. Those of
+    large rows, such as images, are read for each batch."""
     starts: Mapping[str, Integers]
     batches: list[Integers]
     indices: Integers
@@ -244,7 +255,12 @@ class _Pool(NamedTuple):
 
     def take(self, rows: Integers) -> Columns:
         """The rows at ``rows`` [B] of the pool."""
-        return {name: column.take(rows, self.starts[name]) for name, column in self.columns.items()}
+        return {name: self._taken(name, rows) for name in self.store.codecs}
+
+    def _taken(self, name: str, rows: Integers) -> Column:
+        if name in self.columns:
+            return self.columns[name].take(rows, self.starts[name])
+        return self.store.read(name, self.indices[rows])
 
 
 def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[Integers]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.mapped import Integers, ranges
+from heedful.data.mapped import Integers, gathered
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Column(NamedTuple):
         """Select rows by index; pass ``starts`` if already known."""
         starts = self.starts if starts is None else starts
         return Column(
-            self.values[ranges(starts[rows], self.lengths[rows])],
+            gathered(self.values, starts[rows], self.lengths[rows]),
             self.lengths[rows],
             None if self.shapes is None else self.shapes[rows],
         )

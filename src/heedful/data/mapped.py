@@ -14,6 +14,8 @@ from heedful.basics.errors import UserError
 OFFSET = np.dtype("<i8")
 
 Integers = NDArray[np.int64]
+_LONG = 256
+"""Mean number of values of a range from which ranges are copied one by one."""
 
 
 def ranges(starts: Integers, sizes: Integers) -> Integers:
@@ -22,6 +24,38 @@ def ranges(starts: Integers, sizes: Integers) -> Integers:
     total = int(ends[-1]) if len(ends) else 0
     places: Integers = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
     return places
+
+
+def gathered(values: NDArray[Any], starts: Integers, sizes: Integers) -> NDArray[Any]:
+    """The values ``[all, …]`` of the ranges, concatenated.
+
+    Long ranges are copied one by one: the index of each value would take 8 bytes.
+    """
+    if not _are_long(sizes):
+        found: NDArray[Any] = values[ranges(starts, sizes)]
+        return found
+    return np.concatenate(
+        [values[start : start + size] for start, size in zip(*_lists(starts, sizes), strict=True)]
+    )
+
+
+def scatter(target: NDArray[Any], starts: Integers, sizes: Integers, values: NDArray[Any]) -> None:
+    """Write concatenated ``values`` to the ranges of ``target``: the inverse of `gathered`."""
+    if not _are_long(sizes):
+        target[ranges(starts, sizes)] = values
+        return
+    place = 0
+    for start, size in zip(*_lists(starts, sizes), strict=True):
+        target[start : start + size] = values[place : place + size]
+        place += size
+
+
+def _are_long(sizes: Integers) -> bool:
+    return bool(len(sizes)) and int(sizes.sum()) >= _LONG * len(sizes)
+
+
+def _lists(*arrays: Integers) -> tuple[list[int], ...]:
+    return tuple(array.tolist() for array in arrays)
 
 
 class Mapped:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.data.columns import Codec, Column
-from heedful.data.mapped import OFFSET, Integers, damaged, ranges
+from heedful.data.mapped import OFFSET, Integers, damaged, scatter
 from heedful.data.remote_files import CACHE_SIZE, cache_bytes
 from heedful.data.shards import LazyColumns, Shards, ShardSize
 from heedful.data.store_index import INDEX, Files, LocalFiles, file_name, parts_of, read_index
@@ -148,12 +148,14 @@ class Store:
     @property
     def bytes(self) -> int:
         """The approximate size of all files."""
-        found = 0
-        for name, codec in self.codecs.items():
-            width = prod(codec.inner) if codec.free < 2 else 1
-            found += self.total(name) * width * np.dtype(codec.dtype).itemsize
-            found += len(self) * OFFSET.itemsize * (codec.free > 0)
-        return found
+        return sum(self.bytes_of(name) for name in self.codecs)
+
+    def bytes_of(self, name: str) -> int:
+        """The approximate size of the files of a column."""
+        codec = self.codecs[name]
+        width = prod(codec.inner) if codec.free < 2 else 1
+        values = self.total(name) * width * np.dtype(codec.dtype).itemsize
+        return values + len(self) * OFFSET.itemsize * (codec.free > 0)
 
     def require_cache(self, share: float) -> None:
         """Raise UserError if a share of the rows, read at a time, does not fit in the cache.
@@ -217,7 +219,7 @@ class Store:
         shapes = np.empty((len(rows), codec.free), np.int64) if codec.free > 1 else None
         for shard, chosen, own in self._by_shard(rows):
             found = shard[name].read(own)
-            values[ranges((ends - lengths)[chosen], lengths[chosen])] = found.values
+            scatter(values, (ends - lengths)[chosen], lengths[chosen], found.values)
             if shapes is not None and found.shapes is not None:
                 shapes[chosen] = found.shapes
             shard[name].release()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.data.columns import Codec, Column
-from heedful.data.mapped import OFFSET, Integers, Mapped, damaged, ranges
+from heedful.data.mapped import OFFSET, Integers, Mapped, damaged, gathered
 
 
 class StoredColumn:
@@ -84,7 +84,7 @@ class StoredColumn:
             UserError: a file is damaged.
         """
         starts, ends = self.bounds(rows)
-        values = self.values[ranges(starts, ends - starts)]
+        values = gathered(self.values, starts, ends - starts)
         below = self.codec.below
         if below is not None and len(values) and values.max() >= below:
             raise damaged(self._mapped["values"].path)
