@@ -17,10 +17,10 @@ class ImageFeatures(nn.Module):
     """Features of the cells of an image by a residual network, or patches of pixels; or a vector
     for each frame of a clip.
 
-    The vector of a frame is a linear function of the features of all its cells, and of its two
-    neighbours: a convolution of width 3 over the frames stands for the three-dimensional
-    convolutions of Yao et al. 2015, "Describing Videos by Exploiting Temporal Structure", section
-    3.1.
+    The vector of a frame is the mean of the features of its cells. The network reads a frame with
+    its two neighbours as further channels, so that its first convolution is three-dimensional (Yao
+    et al. 2015, "Describing Videos by Exploiting Temporal Structure", section 3.1); beyond the ends
+    of the clip, a frame is its own neighbour.
 
     Args:
         encoder: sizes and options of the residual network.
@@ -41,10 +41,9 @@ class ImageFeatures(nn.Module):
     def __init__(self, encoder: ResidualSettings, shape: ImageShape, patch_size: int = 0) -> None:
         super().__init__()
         self.shape, self.patch_size = shape, patch_size
-        self.network = None if patch_size else encoder.build_network(shape.channels)
+        channels = shape.channels * (3 if shape.frames > 1 else 1)
+        self.network = None if patch_size else encoder.build_network(channels)
         self.gated = encoder.channel_attention != "none" and shape.frames == 1
-        self.of_frame: nn.Linear | None = None
-        self.around: nn.Conv1d | None = None
         sizes = (shape.rows, shape.columns)
         if self.network is None:
             if shape.frames > 1:
@@ -54,8 +53,6 @@ class ImageFeatures(nn.Module):
             grid, self.width = self.network.grid(*sizes), self.network.dim
         self.count, self.axis, self.grids = grid[0] * grid[1], "image", {"image": grid}
         if shape.frames > 1:
-            self.of_frame = nn.Linear(self.count * self.width, self.width)
-            self.around = nn.Conv1d(self.width, self.width, 3, padding=1)
             self.count, self.axis, self.grids = shape.frames, FRAMES, {}
         elif self.network is not None and self.gated:
             self.grids = {**self.network.grids(sizes), "image": grid}
@@ -67,13 +64,11 @@ class ImageFeatures(nn.Module):
         values = centred(images, dtype)
         if self.network is None:
             return in_patches(values, self.patch_size)
+        if self.axis == FRAMES:
+            values = _with_neighbours(values, self.shape.frames)
         maps = self.network(values.permute(0, 3, 1, 2))
-        if self.of_frame is None or self.around is None:
-            cells: Tensor = maps.flatten(2).transpose(1, 2)
-            return cells
-        vectors = self.of_frame(maps.flatten(1)).reshape(rows, self.shape.frames, -1)
-        read: Tensor = vectors + self.around(vectors.transpose(1, 2)).relu().transpose(1, 2)
-        return read
+        found: Tensor = maps.flatten(2).transpose(1, 2)
+        return found.mean(1).reshape(rows, self.shape.frames, -1) if self.axis == FRAMES else found
 
     def gates(self, name: str) -> dict[str, tuple[str, str]]:
         """Module → axes of the attention in the network.
@@ -84,3 +79,11 @@ class ImageFeatures(nn.Module):
         if self.network is None or not self.gated:
             return {}
         return self.network.gates((self.shape.rows, self.shape.columns), f"{name}.network")
+
+
+def _with_neighbours(values: Tensor, frames: int) -> Tensor:
+    """``[A · F, H, W, C] -> [A · F, H, W, 3 · C]``: the frame before, the frame, the one after."""
+    clips = values.unflatten(0, (-1, frames))
+    before = torch.cat([clips[:, :1], clips[:, :-1]], 1)
+    after = torch.cat([clips[:, 1:], clips[:, -1:]], 1)
+    return torch.cat([before, clips, after], -1).flatten(0, 1)
