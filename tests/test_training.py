@@ -377,7 +377,8 @@ def test_another_checkpoint_is_chosen_if_that_of_a_finished_run_is_damaged(
     (run / "checkpoints" / "step-00000001" / "model.safetensors").write_bytes(b"")
     assert here(folder, "worse", *bad)
     said = capsys.readouterr().err
-    assert "step-00000001 is damaged" in said and "trained: step-00000002 chosen" in said
+    assert "step-00000001 is damaged" in said
+    assert "trained: step-00000002 chosen" in said
     assert json.loads((run / "result.json").read_text())["chosen"] == "step-00000002"
     assert here(folder, "worse", *bad)
     assert "is already trained: step-00000002" in capsys.readouterr().err
