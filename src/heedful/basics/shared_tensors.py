@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heedful.basics.locking import waiting
+
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
 _LEAST_BYTES = 64 << 10
 """Smaller tensors are not shared."""
@@ -42,7 +44,7 @@ def shared_tensor(tensor: Tensor) -> Tensor:
     content = tensor.view(-1).view(torch.uint8)
     path = folder / hashlib.blake2b(content.numpy().data, digest_size=20).hexdigest()
     try:
-        with _locked(folder.with_suffix(".lock")):
+        with waiting(folder):
             if not path.exists():
                 _write(path, content)
             os.utime(path)  # still used
@@ -60,12 +62,3 @@ def _write(path: Path, content: Tensor) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    import fcntl  # several workers are not available on Windows
-
-    with open(path, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -12,9 +12,10 @@ import shutil
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from heedful.basics.locking import waiting
 
 _ROW = struct.Struct("ii")
 """A row of the table: process (0: none), connections."""
@@ -34,14 +35,9 @@ class Shared:
         self.weights = folder / "weights"
         """The folder of weights in the layout of compiled code."""
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """Exclude other processes while the block runs."""
-        import fcntl  # several workers are not available on Windows
-
-        with open(self.folder / "lock", "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return waiting(self.folder)
 
     def table(self) -> "WorkerTable":
         """The table of workers."""
