@@ -118,7 +118,7 @@ def invoke(*arguments: str, **how: Any) -> Any:
 
 def test_rows_of_an_image_are_its_captions(folder: Path, capsys: Any) -> None:
     table, names = folder / "two.tsv", {"image": "image", "caption": "caption"}
-    text = "image\tcaption\ntrain1.png\tone\ntrain0.png\ttwo\ntrain1.png\tthree\n"
+    text = "image\tcaption\ntrain1.png\tone\ntrain0.png\ttwo\n./train1.png\tthree\n"
     table.write_text(text, encoding="utf-8")
     found = list(read_captioned(str(table), folder="images", **names))
     assert [one.captions for one in found] == [["one", "three"], ["two"]]

@@ -4,6 +4,7 @@ Every image becomes an array of bytes of one size, and a PNG in a data URI, whic
 """
 
 import io
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -249,7 +250,8 @@ def read_captioned(
 ) -> Iterator[CaptionedImage]:
     """The images of a table (CSV, TSV, JSON lines) with a caption in each row.
 
-    An image can have several rows; it is returned where its first one is.
+    An image can have several rows, in which its path may be written in several ways (``a.png`` and
+    ``./a.png``); it is returned where its first one is.
 
     Args:
         path: the table, or ``-`` for standard input.
@@ -263,11 +265,13 @@ def read_captioned(
         UserError: a file is missing or invalid.
     """
     base = folder_beside(path, folder)
-    found: dict[str, list[str]] = {}
+    found: dict[str, tuple[str, list[str]]] = {}
     rows = read_labelled(path, text=(image,), label=caption, encoding=encoding, unlabelled=None)
     for row in rows:
-        found.setdefault(row.texts[0], []).append(row.label)
-    for name, captions in found.items():
+        name = row.texts[0]
+        key = name if name.startswith("data:") else os.path.normpath(base / name)
+        found.setdefault(key, (name, []))[1].append(row.label)
+    for name, captions in found.values():
         uri, where = _named(name, base, path)
         yield CaptionedImage(uri, captions, where)
 
