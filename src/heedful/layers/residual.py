@@ -104,10 +104,8 @@ class ResidualBlock(nn.Module):
         self.attention = channel_attention(options.attention, outputs, options.reduction)
         self.shortcut: nn.Module = nn.Identity()
         if stride > 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                _conv(inputs, outputs, 1, stride), _norm(options.norm, outputs)
-            )
-        self.outputs = outputs
+            self.shortcut = nn.Sequential(_conv(inputs, outputs, 1), _norm(options.norm, outputs))
+        self.stride, self.outputs = stride, outputs
 
     def forward(self, maps: Tensor) -> Tensor:
         hidden = maps
@@ -117,7 +115,10 @@ class ResidualBlock(nn.Module):
         ):
             hidden = norm(convolution(hidden))
             hidden = F.relu(hidden) if place < last else hidden
-        return F.relu(self.shortcut(maps) + self.attention(hidden))
+        # Not the stride of the convolution: in PyTorch 2.13, the gradient of its weights is written
+        # out of bounds with AVX2, for maps of fewer than 8 channels that are stored channels last.
+        kept = maps if self.stride == 1 else maps[:, :, :: self.stride, :: self.stride]
+        return F.relu(self.shortcut(kept) + self.attention(hidden))
 
 
 class ResidualNetwork(nn.Module):
