@@ -274,6 +274,15 @@ def test_it_learns_what_it_sees(folder: Path) -> None:
     run, spec = spec_of_run(folder / "run")
     found = spec.evaluate(run, None, None, Opening(device="cpu"))
     assert found.figures["BLEU-4"].value > 80
+    shown = found.to_json()["figures"]["BLEU-4"]
+    assert 0 < shown["low"] <= shown["value"] <= shown["high"] <= 100
+    assert "tok:none" in shown["signature"]
+    [table] = found.shown()
+    assert table.header == ("figure", "value", "95 % interval", "better")
+    assert table.rows[0][2] == "{low:.4g} to {high:.4g}".format(
+        **found.to_json()["figures"]["BLEU-1"]
+    )
+    assert table.rows[1][2] == ""
     assert found.examples is not None
     assert found.examples.outputs[0].endswith(" .")
     predictor = heedful.load(folder / "run", device="cpu")

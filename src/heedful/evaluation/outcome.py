@@ -26,6 +26,14 @@ class Figure(NamedTuple):
             kept["high"] = self.high
         return kept if self.signature is None else kept | {"signature": self.signature}
 
+    def to_json(self) -> dict[str, Any]:
+        """The figure as a value that :mod:`json` can write: bounds and signature if there are."""
+        made: dict[str, Any] = {
+            "value": self.value, "unit": self.unit, "more_is_better": self.rises,
+        }  # fmt: skip
+        more = {"low": self.low, "high": self.high, "signature": self.signature}
+        return made | {key: value for key, value in more.items() if value is not None}
+
 
 @dataclass(frozen=True)
 class ReportTable:
@@ -101,20 +109,27 @@ class Evaluation:
         """All results as a value that :mod:`json` can write."""
         if self.details is not None:
             return dict(self.details)
-        figures = {
-            name: {"value": one.value, "unit": one.unit, "more_is_better": one.rises}
-            for name, one in self.figures.items()
-        }
+        figures = {name: one.to_json() for name, one in self.figures.items()}
         return {"evaluated": self.title, **self.settings, "figures": figures}
 
 
 def figure_table(title: str, figures: Mapping[str, Figure]) -> ReportTable:
-    """A table of figures with their units, and whether higher is better."""
-    rows = [
-        (name, f"{one.value:.4g} {one.unit}".strip(), "more" if one.rises else "less")
-        for name, one in figures.items()
-    ]
-    return ReportTable(title, ("figure", "value", "better"), rows)
+    """A table of figures with their units, intervals if there are any, and whether higher is
+    better.
+
+    Example:
+        >>> figure_table("runs/x", {"BLEU-1": Figure(45.04, low=44.3, high=45.9)}).rows
+        [('BLEU-1', '45.04', '44.3 to 45.9', 'more')]
+    """
+    header, rows = ["figure", "value", "95 % interval", "better"], []
+    for name, one in figures.items():
+        interval = "" if one.low is None else f"{one.low:.4g} to {one.high:.4g}"
+        value = f"{one.value:.4g} {one.unit}".strip()
+        rows.append([name, value, interval, "more" if one.rises else "less"])
+    if not any(row[2] for row in rows):
+        for row in [header, *rows]:
+            del row[2]
+    return ReportTable(title, tuple(header), [tuple(row) for row in rows])
 
 
 def _one_line(cell: str) -> str:
