@@ -17,7 +17,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.cli import evaluate, serve, task_commands, view
 from heedful.decoding import SearchOptions
-from heedful.inference import Translator
+from heedful.inference import Translator, fastest_precision
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.generator import Generator
 from heedful.layers.int8_linear import Int8Linear, largest_input
@@ -190,8 +190,10 @@ def test_commands_take_a_precision(folder: Path) -> None:
     scored = ("evaluate", run, "--device", "cpu", "--json", "--bootstrap", 0)
     report = json.loads(call(*scored, "--precision", "int8")[0])
     assert (report["precision"], report["engine"], report["count"]) == ("int8", "torch", 12)
+    # A choice is told once in a process; those of the two runs can have the same words.
+    fastest_precision._notify_once.cache_clear()
     out, said = call(*scored, "--precision", "auto", "--against", folder / "bahdanau")
-    assert said.count("--precision auto") == 1
+    assert said.count("--precision auto") in (1, 2)
     assert json.loads(out)["precision"] in ("float32", "bfloat16")
 
 
