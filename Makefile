@@ -1,4 +1,4 @@
-# Targets: demo, test, test-slow, combinations, notebooks, browsers, portability, portability-short, sanitize, lint, bench, results, clean. The environment is made in .venv and used by all of them.
+# Targets: demo, test, test-slow, slow, combinations, processes, notebooks, browsers, portability, portability-short, sanitize, lint, bench, results, clean. The environment is made in .venv and used by all of them.
 PYTHON ?= python3
 BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Without the cache of bytecode, every command that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow combinations processes notebooks browsers portability portability-short sanitize lint bench results clean
+.PHONY: demo test test-slow slow combinations processes notebooks browsers portability portability-short sanitize lint bench results clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/installed
@@ -17,7 +17,11 @@ test: .venv/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 # make test-slow: all slow checks, one after the other; some hours on two cores.
-test-slow: combinations processes notebooks browsers portability sanitize
+test-slow: slow combinations processes notebooks browsers portability sanitize
+
+# make slow: the tests that are marked slow (minutes).
+slow: .venv/installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
 
 # make combinations: trains, searches and watches with every combination of parts of attention (hours). SHARE=2/8 tests the second eighth.
 SHARE ?= 1/1

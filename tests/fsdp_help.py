@@ -262,6 +262,8 @@ def train_a_run(recipe: dict[str, Any], out: Path, data: Path) -> bool:
     return train(recipe, out, data=data)
 
 
-def work_of_two(names: list[str], jobs: list[tuple[Any, ...]], run: tuple[Any, ...]) -> Any:
+def work_of_two(
+    names: list[str], jobs: list[tuple[Any, ...]], run: tuple[Any, ...] | None = None
+) -> Any:
     """All that the tests need from two processes."""
-    return all_steps(names), trained_parts(jobs), train_a_run(*run)
+    return all_steps(names), trained_parts(jobs), train_a_run(*run) if run else None

@@ -150,7 +150,9 @@ def attention(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 SMALL = ["--width", "16", "--rounds", "2", "--threads", "1"]
 
 
-@pytest.mark.parametrize("letter", list("ABCD"))
+@pytest.mark.parametrize(
+    "letter", [*(pytest.param(one, marks=pytest.mark.slow) for one in "ABC"), "D"]
+)
 def test_attention_is_measured_with_the_same_outputs(attention: Any, letter: str) -> None:
     options = attention.parse(["--parts", letter, "--sizes", "9", *SMALL])
     found = json.loads(json.dumps(attention.measure(options, attention.start)))

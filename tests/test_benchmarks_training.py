@@ -31,6 +31,7 @@ def corpus(benchmark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return benchmark("corpus").prepare_corpus(tmp_path_factory.mktemp("corpus"), None, 600, 100)
 
 
+@pytest.mark.slow
 def test_training_is_measured_with_the_plain_loop(benchmark: Any, corpus: Any) -> None:
     train_speed = benchmark("train_speed")
     options = train_speed.parse([*SMALL, "--ours-only", "--variants", "plain loop", "ours"])

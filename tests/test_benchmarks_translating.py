@@ -96,6 +96,7 @@ def test_several_workers_write_what_one_writes(
     assert [one for (one,) in found] == expected
 
 
+@pytest.mark.slow
 def test_sentences_are_timed_one_by_one(benchmark: Any, corpus: Any, tmp_path: Path) -> None:
     one_sentence = benchmark("one_sentence")
     options = one_sentence.parse([*SMALL, "--every", "4", "--ours-only"])

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from command_help import run_command
 from interop_help import gpt_folder
 
@@ -34,6 +36,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_transformers_is_not_needed(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['transformers'] = None\n"

@@ -109,6 +109,7 @@ def test_a_second_signal_does_not_wait(folder: Path) -> None:
         assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.slow
 def test_work_that_nobody_waits_for_does_not_abort_the_process(folder: Path) -> None:
     # As a model's slice of some seconds: within PyTorch when the command ends.
     script = """

@@ -429,6 +429,7 @@ def test_a_training_that_diverges_is_listed_and_the_others_are_trained(
     assert "not finite" in (out / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_processes_train_what_one_process_trains(whole: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "parallel"
     place = ["--data", data, "--out", out]

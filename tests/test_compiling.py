@@ -85,6 +85,7 @@ def test_a_damaged_library_is_rebuilt(damage: str, three: Path) -> None:
     assert library.read_bytes() == whole
 
 
+@pytest.mark.slow
 @needs_cc
 def test_processes_can_build_concurrently(three: Path) -> None:
     load = (

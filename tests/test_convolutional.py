@@ -149,7 +149,15 @@ def by_loops(model: ConvolutionalEncoderDecoder, source: list[int], target: list
 
 
 @pytest.mark.parametrize(
-    ("kernel", "tied"), [(1, "all"), (2, "all"), (3, "all"), (5, "all"), (3, "output"), (3, "none")]
+    ("kernel", "tied"),
+    [
+        pytest.param(1, "all", marks=pytest.mark.slow),
+        (2, "all"),
+        pytest.param(3, "all", marks=pytest.mark.slow),
+        pytest.param(5, "all", marks=pytest.mark.slow),
+        (3, "output"),
+        (3, "none"),
+    ],
 )
 @pytest.mark.parametrize("weight_norm", [True, False])
 def test_outputs_and_gradients_are_the_papers(kernel: int, weight_norm: bool, tied: str) -> None:

@@ -512,6 +512,7 @@ def test_an_answer_is_stopped(responder: Responder) -> None:
     assert pieces[-1] == " (stopped)\n"
 
 
+@pytest.mark.slow
 def test_a_terminal(run: Path) -> None:
     """In a real terminal: the prompt, an answer, and the end with Ctrl-D."""
     parent, child = pty.openpty()

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 from functools import reduce
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -114,7 +114,19 @@ def _cells(svg: str) -> list[str]:
 # Costs
 
 
-@pytest.mark.parametrize("key", [key for key in MECHANISMS if "plain" not in key])
+SLOW = ("monotonic", "coverage", "location-aware", "windowed")
+"""Mechanisms that read one query after the other: the 1,024 of the table take seconds."""
+
+
+def counted() -> list[Any]:
+    return [
+        pytest.param(key, marks=[pytest.mark.slow] * key.endswith(SLOW))
+        for key in MECHANISMS
+        if "plain" not in key
+    ]
+
+
+@pytest.mark.parametrize("key", counted())
 def test_costs_are_what_is_counted(key: str) -> None:
     line = TABLE[key]
     formula, _, figure = line.flop.partition(" = ")

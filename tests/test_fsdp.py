@@ -51,6 +51,8 @@ RECIPE: dict[str, Any] = {
 FSDP = {"strategy": "fsdp"}
 BFLOAT16 = {**FSDP, "precision": "bfloat16"}
 ROUNDING = {**BFLOAT16, "gather_precision": "bfloat16"}
+FIRST = ["tied", "shared positions"]
+OTHERS = [name for name in [*JOBS, *ROUNDED] if name not in FIRST]
 
 
 @pytest.fixture(scope="module")
@@ -76,20 +78,27 @@ def by_four(folder: Path) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def by_two(folder: Path, by_four: list[Any]) -> list[Any]:
-    """Steps with all models; the runs that four processes and one process began; a whole run."""
+    """Steps with two models; the runs that four processes and one process began."""
     shutil.copytree(folder / "chain", folder / "to-ddp")
     jobs = [
         (folder / "run", folder / "chain", FSDP, 4),
         (folder / "run", folder / "from-ddp", FSDP, None),
         (folder / "run", folder / "to-ddp", {}, None),
+    ]
+    return in_processes(2, work_of_two, FIRST, jobs)
+
+
+@pytest.fixture(scope="module")
+def others_by_two(folder: Path) -> list[Any]:
+    """Steps with the other models; runs in bfloat16; a whole run."""
+    jobs = [
         (folder / "run", folder / "gathered", BFLOAT16, None),
         (folder / "run", folder / "rounded", {**ROUNDING, "cpu_offload": True}, 2),
         (folder / "run", folder / "rounded", ROUNDING, None),
     ]
     training = {**RECIPE["training"], **FSDP, "average_checkpoints": 2}
     whole = {**RECIPE, "training": {**training, "activation_checkpointing": True}}
-    names = [*JOBS, *ROUNDED]
-    return in_processes(2, work_of_two, names, jobs, (whole, folder / "whole", folder))
+    return in_processes(2, work_of_two, OTHERS, jobs, (whole, folder / "whole", folder))
 
 
 @pytest.fixture
@@ -116,12 +125,24 @@ def assert_same_weights(found: dict[str, Any], expected: dict[str, Any]) -> None
             np.testing.assert_allclose(found[name], one, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", FIRST)
 def test_steps_are_those_of_one_process(name: str, by_two: list[Any]) -> None:
     """Weights, norms, losses, validation and counted operations, in float64."""
+    assert_same_steps(name, by_two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in JOBS if name not in FIRST])
+def test_steps_of_other_models_are_those_of_one_process(
+    name: str, others_by_two: list[Any]
+) -> None:
+    assert_same_steps(name, others_by_two)
+
+
+def assert_same_steps(name: str, ranks: list[Any]) -> None:
     model, options = JOBS[name]
     expected = steps(model, False, **options)
-    for rank, (found, _, _) in enumerate(by_two):
+    for rank, (found, _, _) in enumerate(ranks):
         one = found[name]
         assert isinstance(one, dict), one
         for key, value in expected["weights"].items():
@@ -132,7 +153,7 @@ def test_steps_are_those_of_one_process(name: str, by_two: list[Any]) -> None:
             assert one["operations"] == expected["operations"]
 
 
-@pytest.mark.parametrize("name", ["tied", "shared positions"])
+@pytest.mark.parametrize("name", FIRST)
 def test_each_process_holds_half(name: str, by_two: list[Any]) -> None:
     model, options = JOBS[name]
     expected = steps(model, False, **options)
@@ -142,12 +163,13 @@ def test_each_process_holds_half(name: str, by_two: list[Any]) -> None:
         assert max(parts) < 0.52 * expected[key]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["tied", "shared"])
 def test_weights_that_products_round_are_sent_in_half_of_the_bytes(
-    model: str, by_two: list[Any]
+    model: str, others_by_two: list[Any]
 ) -> None:
     """All results are identical. The rest of the model is sent in float32."""
-    for found, _, _ in by_two:
+    for found, _, _ in others_by_two:
         plain, rounded = (found[f"{model}, {gather}"] for gather in ("float32", "bfloat16"))
         assert isinstance(plain, dict), plain
         assert isinstance(rounded, dict), rounded
@@ -160,10 +182,11 @@ def test_weights_that_products_round_are_sent_in_half_of_the_bytes(
         assert 0.5 < rounded["sent"]["torch.uint8"] / layers < 0.54
 
 
+@pytest.mark.slow
 def test_a_training_with_rounded_weights_or_offloaded_parts_resumes_exactly(
-    folder: Path, by_two: list[Any]
+    folder: Path, others_by_two: list[Any]
 ) -> None:
-    assert [done[3:] for _, done, _ in by_two] == [[True, False, True]] * 2
+    assert [done for _, done, _ in others_by_two] == [[True, False, True]] * 2
     expected, found = weights(folder / "gathered"), weights(folder / "rounded")
     assert found.keys() == expected.keys()
     for name, one in expected.items():
@@ -197,7 +220,7 @@ def test_other_numbers_of_processes_and_ddp_resume(
 ) -> None:
     """Processes 4 → 2 → 1; from DDP with one to FSDP2 with two; from FSDP2 with four to DDP."""
     assert by_four == [[False]] * 4
-    assert [done[:3] for _, done, _ in by_two] == [[False, True, True]] * 2
+    assert [done for _, done, _ in by_two] == [[False, True, True]] * 2
     expected = weights(folder / "expected")
     shutil.copytree(folder / "chain", folder / "chain-ddp")
     jobs = [
@@ -226,8 +249,11 @@ def test_parts_are_files_of_every_process_without_pickles(folder: Path, by_two: 
     assert not list((folder / "chain" / "checkpoints").glob(".*"))
 
 
-def test_a_run_of_two_processes_is_used_like_any_other(folder: Path, by_two: list[Any]) -> None:
-    assert [done for _, _, done in by_two] == [True, True]
+@pytest.mark.slow
+def test_a_run_of_two_processes_is_used_like_any_other(
+    folder: Path, others_by_two: list[Any]
+) -> None:
+    assert [done for _, _, done in others_by_two] == [True, True]
     translator = heedful.load(folder / "whole")
     assert len(list(translator.predict(["the red dog"]))) == 1
     point = whole_checkpoints(folder / "whole" / "checkpoints")[-1]

@@ -59,6 +59,8 @@ LOOPS: dict[str, Callable[[str, torch.dtype], Made]] = {
 }
 CASES = [("unrolled", "lstm"), ("fed, additive", "gru"), ("fed, dot", "lstm")]
 CASES += [("forwards", "gru"), ("backwards", "lstm")]
+SLOW = [("fed, additive", "gru"), ("fed, dot", "lstm")]
+"""PyTorch's checks of their fused backward take seconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +72,14 @@ def learnt(given: list[Tensor | None]) -> list[Tensor]:
     return [part for part in given if part is not None and part.is_floating_point()]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, marks=[pytest.mark.slow] * (case in SLOW))
+        for case in CASES
+        for dtype in (torch.float32, torch.float64)
+    ],
+)
 def test_opcheck_of_loops_and_their_backward(case: tuple[str, str], dtype: torch.dtype) -> None:
     operator, given, settings = LOOPS[case[0]](case[1], dtype)
     for part in learnt(given):

@@ -40,6 +40,8 @@ LOCAL = ("local-m", "local-p")
 BELOW_ONE = ("softmax off by one", "sink", "local-p")
 DRAWN = ("sampled hard", "gumbel")
 ONE_HOT = ("hard", *DRAWN)
+LONG = ("entmax above 2", "entmax learned")
+"""As entmax by bisection, whose loop takes seconds to trace."""
 every = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -255,7 +257,11 @@ def test_autocast_changes_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "training"), [*((kind, False) for kind in KINDS), *((kind, True) for kind in DRAWN)]
+    ("kind", "training"),
+    [
+        *(pytest.param(kind, False, marks=[pytest.mark.slow] * (kind in LONG)) for kind in KINDS),
+        *((kind, True) for kind in DRAWN),
+    ],
 )
 def test_it_compiles_whole_and_once_for_all_lengths(kind: str, training: bool) -> None:
     torch.compiler.reset()

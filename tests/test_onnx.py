@@ -46,7 +46,13 @@ def run_of(folder: Path, name: str, **more: Any) -> Path:
     return out
 
 
-@pytest.mark.parametrize("name", ["classification", "pairs", "rated", "tagging", "masked"])
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    "name", ["classification", *map(slow, ("pairs", "rated", "tagging", "masked"))]
+)
 def test_an_encoder_is_the_model_for_any_size(folder: Path, name: str) -> None:
     run = run_of(folder, name)
     out = export_onnx(run, folder / f"{run.name}-onnx")
@@ -95,7 +101,7 @@ def translator(folder: Path, **model: Any) -> Path:
 @pytest.mark.parametrize(
     "model",
     [
-        {"max_length": 40, "pre_norm": False, "positions": "rotary"},
+        slow({"max_length": 40, "pre_norm": False, "positions": "rotary"}),
         {"max_length": 40, "positions": "learned", "decoder_layers": 1},
     ],
 )

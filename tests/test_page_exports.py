@@ -60,9 +60,7 @@ ENCODE = """async ([width, height, seed, colours]) => {
 }"""
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "colours"), [(160, 90, 256), (33, 7, 2), (300, 200, 9)]
-)
+@pytest.mark.parametrize(("width", "height", "colours"), [(96, 64, 256), (33, 7, 2), (150, 100, 9)])
 def test_gifs_are_read_by_another_decoder(
     chromium: Any, address: str, width: int, height: int, colours: int
 ) -> None:

@@ -49,6 +49,7 @@ def test_what_a_processor_lacks_is_skipped(
     assert main(["--only", "nothing-is-named-so"]) == 2
 
 
+@pytest.mark.slow
 def test_a_setting_reaches_the_tests_and_failures_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_setting_reaches_the_tests_and_failures_are_counted(
     assert "no_such_module" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_another_seed_moves_the_seeds_of_tests_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

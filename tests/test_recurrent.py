@@ -310,7 +310,16 @@ def reversal_batch(rows: int) -> tuple[Source, Tensor, Tensor]:
     return source, torch.cat([begin, turned], 1), torch.cat([turned, end], 1)
 
 
-@pytest.mark.parametrize("attention", ["bahdanau", "luong-general", "luong-local-p", "hard-gumbel"])
+@pytest.mark.parametrize(
+    "attention",
+    [
+        "bahdanau",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("luong-general", "luong-local-p", "hard-gumbel")
+        ),
+    ],
+)
 def test_learns_to_turn_a_sequence_round_and_where_to_look(attention: str) -> None:
     torch.manual_seed(5)
     settings = small(

@@ -65,6 +65,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_comparisons_are_made_and_nothing_is_scored_twice(
     driver: Any, capsys: pytest.CaptureFixture[str], place: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_closed_terminal_ends_the_training_with_a_checkpoint(folder: Path) -> 
     assert point.step >= 1
 
 
+@pytest.mark.slow
 def test_an_ignored_hangup_stays_ignored(folder: Path) -> None:
     process = subprocess.Popen(command(folder, "nohup", "ignored", 10**6), stderr=subprocess.PIPE)
     run = folder / "nohup"
@@ -114,6 +115,7 @@ train_in_processes(folder, [training], folder, 1, lambda *given, **named: None)
 """
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_a_checkpoint_if_the_comparison_is_killed(folder: Path) -> None:
     run = folder / "child"
     # Steps for a minute or so: what is not ended ends by itself.

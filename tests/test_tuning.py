@@ -137,6 +137,7 @@ def test_what_is_prepared_differently_is_not_shared(
     assert can_share(run, check_recipe(with_overrides(tables, [change]), "")) is shared
 
 
+@pytest.mark.slow
 def test_a_search_that_was_killed_and_interrupted_ends_the_same(
     searched: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,14 +28,13 @@ on another processor.
 import copy
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 SHARE = float(os.environ.get("HEEDFUL_TOLERANCE") or 1)
 MARGIN = 8.0 * SHARE
@@ -101,22 +100,44 @@ class Changed(TorchDispatchMode):
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
         self.generator = generator
+        self.factors, self.used = torch.ones(0, dtype=torch.float64), 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        exact = func.overloadpacket in (torch.ops.aten.round, torch.ops.aten.floor)
-        fresh = all(part.alias_info is None for part in func._schema.returns)
-        if fresh and not exact and any(_is_double(part) for part in tree_leaves((args, kwargs))):
-            for part in tree_leaves(result):
+        if func not in _CHANGES:
+            _CHANGES[func] = func.overloadpacket not in _EXACT and all(
+                part.alias_info is None for part in func._schema.returns
+            )
+        if _CHANGES[func] and any(map(_is_double, _parts((*args, *(kwargs or {}).values())))):
+            for part in _parts((result,)):
                 if _is_double(part):
                     self.change(part)
         return result
 
     def change(self, tensor: Tensor) -> None:
-        noise = torch.randn(tensor.shape, generator=self.generator, dtype=torch.float64)
-        tensor.mul_(1 + CHANGE * noise)
+        """Multiply by factors that are drawn for many tensors at once."""
+        size = tensor.numel()
+        if self.used + size > len(self.factors):
+            drawn = torch.randn(max(size, 1 << 16), generator=self.generator, dtype=torch.float64)
+            self.factors, self.used = 1 + CHANGE * drawn, 0
+        tensor.mul_(self.factors[self.used : self.used + size].view(tensor.shape))
+        self.used += size
+
+
+_EXACT = (torch.ops.aten.round, torch.ops.aten.floor)
+_CHANGES: dict[Any, bool] = {}
+"""Whether an operator computes new values, by operator."""
+
+
+def _parts(given: Iterable[Any]) -> Iterator[Any]:
+    """The arguments or results of an operator, with those in its lists."""
+    for one in given:
+        if isinstance(one, tuple | list):
+            yield from one
+        else:
+            yield one
 
 
 def _is_double(part: object) -> bool:
