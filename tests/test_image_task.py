@@ -384,6 +384,18 @@ def test_probabilities_are_calibrated_on_the_validation_images(
     assert not error["more_is_better"]
 
 
+def test_without_test_images_the_reason_is_told(folder: Path, tmp_path: Path) -> None:
+    data = {key: value for key, value in RECIPE["data"].items() if key != "test"}
+    data["test_share"] = 0.001  # of 120 images
+    tables = {**RECIPE, "data": data, "training": {**RECIPE["training"], "max_steps": 1}}
+    assert heedful.train(tables, tmp_path / "run", data=folder)
+    run, spec = spec_of_run(tmp_path / "run")
+    for measure in (spec.evaluate, spec.calibration):
+        more = (None,) if measure == spec.evaluate else ()
+        with pytest.raises(UserError, match=r"or data\.test_share held out none"):
+            measure(run, None, *more, Opening(device="cpu"))
+
+
 def test_the_trace_lies_over_the_image(folder: Path, tmp_path: Path) -> None:
     path = folder / "test" / "right" / "0.png"
     out = tmp_path / "it.safetensors"

@@ -22,6 +22,12 @@ def batches_of(whole: int, each: int) -> int:
     return max(1, (2 * whole + each) // (2 * each))
 
 
+NO_TEST = (
+    "has no test examples, because its recipe has no data.test, or data.test_share held out none"
+)
+"""What is said of a run without test examples."""
+
+
 class FileSettings(Settings):
     """The files of examples, and what is held out of them."""
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from heedful.basics.errors import UserError
 from heedful.basics.json_models import first_problem, read_object
 from heedful.runs.facts import Count, Facts
-from heedful.runs.settings import FileSettings
+from heedful.runs.settings import NO_TEST, FileSettings
 from heedful.tasks.column_corpus import ColumnCorpus, notice_left
 from heedful.tasks.spec import Opening, TaskSpec
 
@@ -314,8 +314,9 @@ class ColumnSpec(TaskSpec):
         else:
             examples = list(files.read(data, files.encoding))
         if not examples:
-            what = "keeps no test examples (its recipe names no data.test); give files with --data"
-            raise UserError(f"{run.path} {what}" if data is None else f"{', '.join(data)} is empty")
+            if data is not None:
+                raise UserError(f"{', '.join(data)} is empty")
+            raise UserError(f"{run.path} {NO_TEST}; give files with --data")
         predictor = opening.load(run.path)
         settings = self.configure(predictor, options, opening)
         results = predictor.predict([self._input_of(one) for one in examples])

@@ -16,6 +16,7 @@ from heedful.data.column_batch import ColumnBatch
 from heedful.data.image_batches import images_of
 from heedful.evaluation.calibration import Calibration, measure_calibration
 from heedful.inference.inference_mode import ready
+from heedful.runs.settings import NO_TEST
 from heedful.tasks.calibrating import Calibrated, calibrate
 from heedful.tasks.column_spec import ColumnSpec
 from heedful.tasks.image_classification.predictor import ImageLabel
@@ -71,6 +72,6 @@ def calibration_of_run(spec: ColumnSpec, run: Any, opening: Opening) -> Calibrat
     run.require_unchanged("data/test.jsonl")
     examples = list(run.recipe.data.read_lines([str(run.path / "data" / "test.jsonl")]))
     if not examples:
-        raise UserError(f"{run.path} keeps no test examples (its recipe names no data.test)")
+        raise UserError(f"{run.path} {NO_TEST}")
     inputs = [spec.input_type().model_validate({"image": one.image}) for one in examples]
     return calibration_of(opening.load(run.path).predict(inputs), [one.label for one in examples])

@@ -9,6 +9,7 @@ from typing import cast
 from heedful.basics.errors import UserError
 from heedful.data.examples import Example
 from heedful.evaluation.outcome import Evaluation
+from heedful.runs.settings import NO_TEST
 from heedful.tasks.spec import Opening, spec_named, spec_of_run
 from heedful.tasks.texts.evaluation_options import TextEvaluation
 from heedful.tasks.texts.examples import Examples
@@ -88,9 +89,7 @@ def score_text_run(
             worst = max(options.sentences, 0)
             scores.append(spec.score(ScoredHead(run, name, examples, worst, opening)))
     if not scores:
-        raise UserError(
-            f"{run.path} has no test examples (its recipe has no data.test); give files with --data"
-        )
+        raise UserError(f"{run.path} {NO_TEST}; give files with --data")
     return scores
 
 
