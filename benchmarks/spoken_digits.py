@@ -1,6 +1,7 @@
 """Word error rates of recognisers of joined digits, by length, and errors of the times of words.
 
     python benchmarks/spoken_digits.py FOLDER runs/content runs/location [--plot lengths.svg]
+                                       [--ctc-weight 0]
 
 FOLDER is that of ``speech_data.py digits``. Recordings are not cut into parts, however long they
 are: the lengths are up to ten times those of the training (Chorowski et al. 2015, section 4.3). The
@@ -32,9 +33,11 @@ def rows_of(folder: Path, name: str) -> list[tuple[str, str]]:
     return [(str(folder / row["path"]), row["text"]) for row in found]
 
 
-def measure(run: Path, folder: Path) -> dict[str, Any]:
+def measure(run: Path, folder: Path, ctc_weight: float | None) -> dict[str, Any]:
     """Word error rates of a run, and the share of right times."""
     reader: Any = heedful.load(run)
+    if ctc_weight is not None:
+        reader.options = reader.options.model_copy(update={"ctc_weight": ctc_weight})
     reader.known = {**reader.known, "longest": _LONGEST}
     found: dict[str, Any] = {}
     for name in TABLES:
@@ -50,11 +53,12 @@ def measure(run: Path, folder: Path) -> dict[str, Any]:
     return found
 
 
-def measured(run: Path, folder: Path) -> dict[str, Any]:
+def measured(run: Path, folder: Path, ctc_weight: float | None) -> dict[str, Any]:
     """What :func:`measure` found, which is kept in the run's folder; measured if it is not."""
-    kept = run / f"spoken-digits-{folder.resolve().name}.json"
+    search = "" if ctc_weight is None else f"-{ctc_weight}"
+    kept = run / f"spoken-digits-{folder.resolve().name}{search}.json"
     if not kept.exists():
-        write_json(kept, measure(run, folder))
+        write_json(kept, measure(run, folder, ctc_weight))
     found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
     return found
 
@@ -94,8 +98,9 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--plot", type=Path, help="a .svg, .png or .pdf file")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
+    parser.add_argument("--ctc-weight", type=float, help="of the search; default: that of the run")
     given = parser.parse_args()
-    found = {str(run): measured(run, given.folder) for run in given.runs}
+    found = {str(run): measured(run, given.folder, given.ctc_weight) for run in given.runs}
     if given.plot is not None:
         plot(found, given.plot)
     if given.json:

@@ -207,7 +207,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
     def __init__(self, *given: Any, **how: Any) -> None:
         super().__init__(*given, **how)
-        self.options: TranscriptionSearch = self.recipe.decoding
+        self.options: TranscriptionSearch = self.recipe.search
         self.language: Language | None = None
         self.notify = once()
         self.features, self.vocabulary = features_of(self.known), vocabulary_of(self.known)
@@ -280,7 +280,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
     def _found(
         self, heard: Annotations, keys: Sequence[int] | None = None
     ) -> list[list[Hypothesis]]:
-        weight = self.options.ctc_weight
+        weight = self.options.ctc_weight or 0.0
         return find_texts(self.model, heard, self.options, self.language, weight, keys)
 
     def _made(

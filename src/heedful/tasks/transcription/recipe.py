@@ -59,9 +59,9 @@ class TranscriptionTraining(LoopSettings):
 class TranscriptionSearch(SearchOptions):
     """The settings of the search."""
 
-    ctc_weight: float = Field(0.0, ge=0, le=1)
+    ctc_weight: float | None = Field(None, ge=0, le=1)
     """λ, the weight of CTC in the search of ``model.outputs = "both"``; that of the decoder is
-    1 − λ. 0 for the decoder alone."""
+    1 − λ. 0 for the decoder alone; by default that of the training."""
 
 
 class TranscriptionRecipe(Recipe):
@@ -95,6 +95,15 @@ class TranscriptionRecipe(Recipe):
         if self.decoding.ctc_weight:
             require_both(self.model, "decoding.ctc_weight")
         return self
+
+    @property
+    def search(self) -> TranscriptionSearch:
+        """The settings of the search, with the weight of CTC. Samples are the decoder's."""
+        weight = self.decoding.ctc_weight
+        if weight is None:
+            joint = self.model.has_ctc and self.model.has_decoder and not self.decoding.sample
+            weight = self.training.ctc_weight if joint else 0.0
+        return self.decoding.model_copy(update={"ctc_weight": weight})
 
     @model_validator(mode="after")
     def _has_one_vocabulary(self) -> "TranscriptionRecipe":

@@ -38,7 +38,8 @@ class SearchChoice:
             "--ctc-weight",
             min=0.0,
             max=1.0,
-            help="Weight of CTC in the search, for a model with CTC beside a decoder.",
+            help="Weight of CTC in the search, for a model with CTC beside a decoder; "
+            "default: that of the recipe.",
         ),
     ] = None
 
