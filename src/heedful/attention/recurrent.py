@@ -7,6 +7,7 @@ Chorowski et al. 2015, Tu et al. 2016, See et al. 2017, Raffel et al. 2017; see 
 normalizers. Shapes: B batch, Q queries, K keys, dq, dk, dv widths.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -46,10 +47,11 @@ class AttentionState(NamedTuple):
 
     def select(self, rows: Tensor) -> "AttentionState":
         """The state of ``rows``, indices ``[N]`` of the batch, for a search that reorders rows."""
-        score, normalizer = (
-            tuple(part.index_select(0, rows) for part in parts)
-            for parts in (self.score, self.normalizer)
-        )
+        return self.changed(lambda part: part.index_select(0, rows))
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "AttentionState":
+        """The state with other tensors."""
+        score, normalizer = (tuple(map(change, parts)) for parts in (self.score, self.normalizer))
         return AttentionState(self.step, score, normalizer)
 
 
@@ -254,7 +256,10 @@ class RecurrentAttention(Watchable):
         weights = self._shown(weights, draw)
         if self.training and self.dropout:
             weights = F.dropout(weights, self.dropout)
-        return weights.to(memory.value.dtype) @ memory.value
+        weights, value = weights.to(memory.value.dtype), memory.value
+        if value.dim() > 2 and value.shape[-3] == 1:  # shared by entries, and not copied for each
+            return (weights.transpose(-3, -2) @ value).transpose(-3, -2)
+        return weights @ value
 
     def _shown(self, weights: Tensor, draw: Draw | None) -> Tensor:
         """The weights ``[.., Q, K]``, after watchers have seen them."""

@@ -122,8 +122,14 @@ class _Reader(RecurrentDecoder):
         if not isinstance(self.attention, RecurrentAttention):
             return read_rows(self.attention, query, state.rows, state.memory), None
         assert attending is not None
-        key, value, allowed = (state.rows.copied(part) for part in state.memory)
-        return self.attention.step(query, Memory(key, value), attending, allowed)
+        rows, attention = state.rows, self.attention
+        if rows.alone or attention.watched_at_all:  # watchers see one entry for each row
+            key, value, allowed = (rows.copied(part) for part in state.memory)
+            return attention.step(query, Memory(key, value), attending, allowed)
+        key, value, allowed = (part.unsqueeze(1) for part in state.memory)
+        grouped = attending.changed(rows.spread)
+        context, after = attention.step(rows.spread(query), Memory(key, value), grouped, allowed)
+        return rows.collect(context), after.changed(rows.collect)
 
 
 class _DeepOutput(RecurrentDecoder):
