@@ -28,6 +28,11 @@ def read_object(kind: type[ModelT], given: str | dict[str, Any], where: str) -> 
         raise UserError(f"{where}: {first_problem(error, kind)}") from error
 
 
+def named(one: ModelT, where: str) -> ModelT:
+    """An input with its name for messages, if inputs of its kind have names (sounds, images)."""
+    return one.named(where) if hasattr(one, "named") else one
+
+
 def first_problem(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first problem of a validation error, with its field."""
     problem = error.errors(include_url=False)[0]

@@ -108,8 +108,10 @@ def _read(spec: "TaskSpec", line: str, number: int) -> Any:
     Raises:
         UserError: the line is no input of the task; the message has its number.
     """
+    from heedful.basics.json_models import named
+
     try:
-        return spec.read_input(spec.read_argument(line))
+        return named(spec.read_input(spec.read_argument(line)), f"line {number}")
     except UserError as error:
         if not line.strip():
             return _BLANK

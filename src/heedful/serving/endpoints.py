@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from heedful.basics.errors import UserError
+from heedful.basics.json_models import named
 from heedful.serving.errors import RefusedError, log_failure
 from heedful.serving.handling import RequestHandler, http_error
 from heedful.serving.jobs import EngineFailedError, TooLongError
@@ -152,9 +153,10 @@ def _add_predict(router: APIRouter, handler: RequestHandler) -> None:
         body = check_fields(PredictRequest, await handler.fields(request, strings=False))
         served = handler.models.choose(model)
         handler.check_texts(collect_texts(body.inputs, served.spec.media_fields))
+        kind, places = served.spec.input_type(), [f"inputs.{n}" for n in range(len(body.inputs))]
         inputs = [
-            served.spec.read_request(check_input(served.spec.input_type(), one, f"inputs.{place}"))
-            for place, one in enumerate(body.inputs)
+            named(served.spec.read_request(check_input(kind, one, place)), place)
+            for place, one in zip(places, body.inputs, strict=True)
         ]
 
         def call() -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from heedful.basics.cancellation import check_cancelled
-from heedful.basics.json_models import read_object
+from heedful.basics.json_models import named, read_object
 from heedful.basics.notices import summed
 from heedful.data.column_batch import ColumnBatch
 from heedful.inference.inference_mode import ready
@@ -96,7 +96,9 @@ class ColumnPredictor(Generic[ModelT, InputT, ResultT]):
         """
         kind: Any = self.spec.input_type()
         read: list[InputT] = [
-            read_object(kind, dict(one), f"input {number}") if isinstance(one, Mapping) else one
+            named(read_object(kind, dict(one), f"input {number}"), f"input {number}")
+            if isinstance(one, Mapping)
+            else one
             for number, one in enumerate(inputs, start=1)
         ]
         numbers = range(len(read)) if keys is None else keys

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from heedful.basics.errors import UserError
-from heedful.basics.json_models import first_problem, read_object
+from heedful.basics.json_models import first_problem, named, read_object
 from heedful.runs.facts import Count, Facts
 from heedful.runs.settings import NO_TEST, FileSettings
 from heedful.tasks.column_corpus import ColumnCorpus, notice_left
@@ -369,4 +369,5 @@ class ColumnSpec(TaskSpec):
     def _input_of(self, example: BaseModel) -> BaseModel:
         """The input of an example, without the output that it also has."""
         kind = self.input_type()
-        return kind.model_validate(example.model_dump(include=set(kind.model_fields)))
+        found = kind.model_validate(example.model_dump(include=set(kind.model_fields)))
+        return named(found, example.where) if hasattr(example, "where") else found

@@ -57,6 +57,11 @@ class Seen(BaseModel):
         self._where = where
         return self
 
+    @property
+    def where(self) -> str:
+        """The image, for messages."""
+        return self._where
+
     def pixels(self, form: Sequence[Any]) -> "NDArray[np.uint8]":
         """The image in a form (the fields of :class:`Form`), ``[rows, columns, channels]``.
 

@@ -1,0 +1,65 @@
+"""Errors that name the recording, and settings of the search that exclude each other."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+import heedful
+from heedful.basics.errors import UserError
+from heedful.serving import make_application
+from heedful.serving.loading import load_all
+from heedful.tasks.sound_input import heard_in
+from serving_help import running
+from test_transcription import RATE, RECIPE, invoke, spoken
+
+BROKEN = "data:audio/wav;base64," + base64.b64encode(b"no sound").decode()
+MODEL = {"kind": "recurrent", "outputs": "both", "encoder_size": 8, "encoder_layers": 1,
+         "pyramid_layers": 0, "embedding_size": 8, "hidden_size": 8}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, rng = tmp_path_factory.mktemp("speech"), np.random.default_rng(1)
+    lines = ["path\ttext"]
+    for number, word in enumerate(("low", "mid", "high")):
+        soundfile.write(place / f"{number}.wav", spoken(rng, [word, "low"])[0], RATE)
+        lines.append(f"{number}.wav\t{word} low")
+    soundfile.write(place / "empty.wav", np.zeros(0), RATE)
+    soundfile.write(place / "one.wav", np.zeros(1), RATE)
+    (place / "t.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert heedful.train(recipe_of(), place / "run", data=place)
+    return place
+
+
+def recipe_of(**decoding: Any) -> dict[str, Any]:
+    data = {"train": "t.tsv", "features": RECIPE["data"]["features"]}
+    training = {**RECIPE["training"], "max_steps": 1, "choose_by": "loss"}
+    return {"task": "transcription", "data": data, "model": MODEL, "training": training,
+            "decoding": {"beam": 5, **decoding}}  # fmt: skip
+
+
+def test_the_recording_that_cannot_be_read_is_named(folder: Path) -> None:
+    (folder / "e.tsv").write_text("path\ttext\n0.wav\tlow\nempty.wav\tlow\n", encoding="utf-8")
+    found = invoke("evaluate", str(folder / "run"), "--data", str(folder / "e.tsv"))
+    assert str(found.exception).startswith(f"{folder / 'empty.wav'}: no samples")
+    first = heard_in(str(folder / "0.wav")).model_dump_json()
+    lines = f"{first}\n{json.dumps({'sound': BROKEN})}\n"
+    found = invoke("predict", str(folder / "run"), input=lines)
+    assert str(found.exception).startswith("line 2: not a sound that can be read")
+    with pytest.raises(UserError, match=r"^input 2: not a sound that can be read"):
+        heedful.load(folder / "run").predict([json.loads(first), {"sound": BROKEN}])
+
+
+def test_a_server_names_the_recording_that_cannot_be_read(folder: Path) -> None:
+    served = load_all([folder / "run"], [], several=True, device="cpu")
+    body = {"inputs": [heard_in(str(folder / "0.wav")).model_dump(), {"sound": BROKEN}]}
+    with running(make_application(served)) as address:
+        found = httpx.post(f"{address}/api/predict/{served[0].name}", json=body, timeout=60)
+    assert found.status_code == 400
+    assert "inputs.1: not a sound that can be read" in found.text
