@@ -63,3 +63,11 @@ def test_a_server_names_the_recording_that_cannot_be_read(folder: Path) -> None:
         found = httpx.post(f"{address}/api/predict/{served[0].name}", json=body, timeout=60)
     assert found.status_code == 400
     assert "inputs.1: not a sound that can be read" in found.text
+
+
+def test_a_missing_column_names_the_settings(folder: Path) -> None:
+    (folder / "c.tsv").write_text("file\ttext\n0.wav\tlow\n", encoding="utf-8")
+    found = invoke("evaluate", str(folder / "run"), "--data", str(folder / "c.tsv"))
+    assert "there is no column 'path'" in str(found.exception)
+    assert "data.sound and data.text choose columns" in str(found.exception)
+    assert "--label" not in str(found.exception)

@@ -36,6 +36,20 @@ Record = tuple[str, list[str] | None]
 """A description of a record for messages, and its requested values; None for an empty line."""
 
 
+_CHOICE = "--text and --label"
+"""What chooses the columns of a table, unless a caller says otherwise."""
+
+
+class ColumnError(UserError):
+    """A table has no column of a name; ``reason`` does not say what chooses the columns."""
+
+    def __init__(self, reason: str, choice: str = _CHOICE) -> None:
+        super().__init__(
+            f"{reason} ({choice} choose columns, by number if the first line has no names)"
+        )
+        self.reason = reason
+
+
 def read_labelled(
     paths: Sequence[str | Path] | str | Path,
     *,
@@ -44,6 +58,7 @@ def read_labelled(
     encoding: str | None = None,
     format: LabelledFormat | None = None,
     unlabelled: Unlabelled | None = "error",
+    choice: str = _CHOICE,
 ) -> Iterator[Labelled]:
     """Stream the labelled texts of files.
 
@@ -60,6 +75,7 @@ def read_labelled(
         format: the format; default: by extension, else JSON lines or TSV by the first line.
         unlabelled: what to do with a row without a label: ``error``, or ``skip``, which also counts
             it; None for an error where the user cannot choose.
+        choice: what chooses the columns, for messages.
 
     Raises:
         UserError: a file is missing or invalid, a column is missing, a row has too many or too few
@@ -69,7 +85,7 @@ def read_labelled(
     names = [*text, label]
     for file, records, _ in opened_tables(paths, text, names, encoding, format):
         counts: Counter[str] = Counter()
-        found = records(file, names, encoding)
+        found = _with_choice(records(file, names, encoding), choice)
         for where, values in found:
             if values is None:
                 counts["empty lines"] += 1
@@ -81,6 +97,14 @@ def read_labelled(
                 raise _no_label(where, label, found, skippable=unlabelled is not None)
         for what, count in counts.items():
             notice(f"left out of {file.name}: {count:,} {what}")
+
+
+def _with_choice(records: Iterator[Record], choice: str) -> Iterator[Record]:
+    """The records; the error for a missing column says what chooses columns."""
+    try:
+        yield from records
+    except ColumnError as error:
+        raise ColumnError(error.reason, choice) from None
 
 
 def _no_label(where: str, label: str, others: Iterator[Record], *, skippable: bool) -> UserError:
@@ -257,10 +281,7 @@ def _place(name: str, header: Sequence[str], numbered: bool, where: str) -> int:
         return known.index(name)
     if name in known:
         raise UserError(f"{where}: two columns have the name '{name}'; rename one of them")
-    raise UserError(
-        f"{where}: there is no column '{name}'; {nearest(name, known)} (--text and --label choose "
-        "columns, by number if the first line has no names)"
-    )
+    raise ColumnError(f"{where}: there is no column '{name}'; {nearest(name, known)}")
 
 
 def tsv_rows(file: Input, encoding: str | None) -> Iterator[Row]:

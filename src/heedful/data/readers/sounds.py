@@ -218,7 +218,14 @@ def read_clips(
         UserError: a file is missing or invalid.
     """
     base = folder_beside(path, folder)
-    rows = read_labelled(path, text=(sound,), label=text, encoding=encoding, unlabelled=None)
+    rows = read_labelled(
+        path,
+        text=(sound,),
+        label=text,
+        encoding=encoding,
+        unlabelled=None,
+        choice="the settings data.sound and data.text",
+    )
     for row in rows:
         [name] = row.texts
         if name.startswith("data:"):
