@@ -71,3 +71,14 @@ def test_a_missing_column_names_the_settings(folder: Path) -> None:
     assert "there is no column 'path'" in str(found.exception)
     assert "data.sound and data.text choose columns" in str(found.exception)
     assert "--label" not in str(found.exception)
+
+
+def test_no_recipe_is_chosen_for_files_of_features(folder: Path) -> None:
+    np.save(folder / "f.npy", np.zeros((4, 13)))
+    (folder / "f.tsv").write_text("path\ttext\nf.npy\tlow\n", encoding="utf-8")
+    found = invoke("train", "--task", "transcribe", "--data", str(folder / "f.tsv"), "--out",
+                   str(folder / "features"))  # fmt: skip
+    assert "f.npy: a file of features, but a recipe is chosen for sounds only" in str(
+        found.exception
+    )
+    assert not (folder / "features").exists()

@@ -141,6 +141,11 @@ def rate_and_seconds(sounds: Iterable[Heard], highest: int, where: str) -> tuple
     rates: Counter[int] = Counter()
     seconds = 0.0
     for one in sounds:
+        if one.sound.startswith(f"data:{FEATURES}"):
+            raise UserError(
+                f"{one.where}: a file of features, but a recipe is chosen for sounds only; "
+                "transcription reads features with a recipe that has data.features.kind = 'given'"
+            )
         found = read_sound(sound_bytes(one.sound, one.where), where=one.where)
         rates[found.rate] += 1
         seconds += found.seconds
