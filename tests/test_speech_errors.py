@@ -12,9 +12,11 @@ import soundfile
 
 import heedful
 from heedful.basics.errors import UserError
+from heedful.decoding import Hypothesis
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import heard_in
+from heedful.tasks.transcription import predictor
 from serving_help import running
 from test_transcription import RATE, RECIPE, invoke, spoken
 
@@ -71,6 +73,19 @@ def test_a_missing_column_names_the_settings(folder: Path) -> None:
     assert "there is no column 'path'" in str(found.exception)
     assert "data.sound and data.text choose columns" in str(found.exception)
     assert "--label" not in str(found.exception)
+
+
+def test_further_texts_are_different(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text with another space is the same text."""
+    reader = heedful.load(folder / "run")
+    own = reader.vocabulary
+    [low], [space] = own.encode("l"), own.encode(" ")
+    texts = [(low,), (low, space), (space,), ()]
+    made = [Hypothesis(one, -place, -place, ()) for place, one in enumerate(texts, 1)]
+    monkeypatch.setattr(predictor, "find_texts", lambda *given: [made])
+    [found] = reader.predict([heard_in(str(folder / "0.wav"))])
+    assert (found.text, found.log_probability) == ("l", -1)
+    assert found.others == [("", -3)]
 
 
 def test_no_recipe_is_chosen_for_files_of_features(folder: Path) -> None:

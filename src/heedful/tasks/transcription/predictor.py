@@ -286,9 +286,10 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
     def _made(
         self, part: Part, hypotheses: Sequence[Hypothesis], positions: Sequence[int] | None
     ) -> Transcript:
-        best, *others = [
+        found = [
             (spaced(self.vocabulary.decode(one.tokens)), one.log_probability) for one in hypotheses
         ]
+        best, *others = found if self.options.sample else _different(found)
         words: list[Word] = []
         if positions is not None:
             whole = len(part.features) * self.features.seconds
@@ -337,6 +338,14 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         with self.ready():
             more = ctc_map(self.model.emissions(listened)[0].cpu(), best.tokens)
         return replace(made, axes={**axes, **made.axes}, maps=[*made.maps, *more])
+
+
+def _different(texts: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The texts without repetitions, which other spaces or subwords of the same text are."""
+    kept: dict[str, float] = {}
+    for text, own in texts:
+        kept.setdefault(text, own)
+    return list(kept.items())
 
 
 def _media(sound: Sound, seconds: float) -> Media | None:
