@@ -17,6 +17,7 @@ from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import heard_in
 from heedful.tasks.transcription import predictor
+from heedful.tasks.transcription.recipe import TranscriptionRecipe
 from serving_help import running
 from test_transcription import RATE, RECIPE, invoke, spoken
 
@@ -86,6 +87,21 @@ def test_further_texts_are_different(folder: Path, monkeypatch: pytest.MonkeyPat
     [found] = reader.predict([heard_in(str(folder / "0.wav"))])
     assert (found.text, found.log_probability) == ("l", -1)
     assert found.others == [("", -3)]
+
+
+def test_texts_of_a_forced_length_are_those_of_the_decoder(folder: Path) -> None:
+    """CTC may have no path with so many tokens."""
+    assert heedful.train(recipe_of(forced_length=4), folder / "forced", data=folder)
+    reader = heedful.load(folder / "forced")
+    assert reader.options.ctc_weight == 0
+    [found] = reader.predict([heard_in(str(folder / "one.wav"))])
+    assert np.isfinite(found.log_probability)
+    with pytest.raises(ValueError, match="forced_length and ctc_weight exclude each other"):
+        TranscriptionRecipe.model_validate(recipe_of(forced_length=4, ctc_weight=0.5))
+    with pytest.raises(ValueError, match="forced_length needs a decoder"):
+        TranscriptionRecipe.model_validate(
+            {**recipe_of(forced_length=4), "model": {**MODEL, "outputs": "ctc"}}
+        )
 
 
 def test_no_recipe_is_chosen_for_files_of_features(folder: Path) -> None:

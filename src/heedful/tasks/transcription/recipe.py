@@ -63,6 +63,13 @@ class TranscriptionSearch(SearchOptions):
     """λ, the weight of CTC in the search of ``model.outputs = "both"``; that of the decoder is
     1 − λ. 0 for the decoder alone; by default that of the training."""
 
+    @model_validator(mode="after")
+    def _has_paths(self) -> "TranscriptionSearch":
+        # CTC may have no path with so many tokens.
+        if self.ctc_weight and self.forced_length is not None:
+            raise ValueError("forced_length and ctc_weight exclude each other; leave out one")
+        return self
+
 
 class TranscriptionRecipe(Recipe):
     """All settings of a run."""
@@ -92,16 +99,20 @@ class TranscriptionRecipe(Recipe):
             )
         if self.decoding.sample and not self.model.has_decoder:
             raise ValueError("decoding.sample needs a decoder: model.outputs = 'attention'")
+        if self.decoding.forced_length is not None and not self.model.has_decoder:
+            raise ValueError("decoding.forced_length needs a decoder: model.outputs = 'attention'")
         if self.decoding.ctc_weight:
             require_both(self.model, "decoding.ctc_weight")
         return self
 
     @property
     def search(self) -> TranscriptionSearch:
-        """The settings of the search, with the weight of CTC. Samples are the decoder's."""
+        """The settings of the search, with the weight of CTC. Samples and texts of a forced length
+        are the decoder's."""
         weight = self.decoding.ctc_weight
         if weight is None:
-            joint = self.model.has_ctc and self.model.has_decoder and not self.decoding.sample
+            free = not self.decoding.sample and self.decoding.forced_length is None
+            joint = free and self.model.has_ctc and self.model.has_decoder
             weight = self.training.ctc_weight if joint else 0.0
         return self.decoding.model_copy(update={"ctc_weight": weight})
 
