@@ -104,6 +104,13 @@ def test_texts_of_a_forced_length_are_those_of_the_decoder(folder: Path) -> None
         )
 
 
+def test_an_infinite_weight_of_a_language_model_is_refused(folder: Path) -> None:
+    found = invoke("transcribe", str(folder / "run"), str(folder / "0.wav"), "--language-model",
+                   str(folder / "run"), "--language-weight", "inf")  # fmt: skip
+    assert found.exit_code == 2
+    assert "Invalid value for '--language-weight'" in found.output
+
+
 def test_no_recipe_is_chosen_for_files_of_features(folder: Path) -> None:
     np.save(folder / "f.npy", np.zeros((4, 13)))
     (folder / "f.tsv").write_text("path\ttext\nf.npy\tlow\n", encoding="utf-8")

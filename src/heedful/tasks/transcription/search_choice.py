@@ -29,7 +29,10 @@ class SearchChoice:
     language_weight: Annotated[
         float | None,
         typer.Option(
-            "--language-weight", min=0.0, help="Weight of the language model; default: 0.3."
+            "--language-weight",
+            min=0.0,
+            max=1000.0,
+            help="Weight of the language model; default: 0.3.",
         ),
     ] = None
     ctc_weight: Annotated[
