@@ -18,7 +18,7 @@ from heedful.tasks.synthesis.distortion import mel_cepstral_distortion, warping_
 from heedful.tasks.synthesis.examples import Said, SpeechFeatures
 from heedful.tasks.synthesis.recipe import SynthesisRecipe
 from heedful.tasks.synthesis.speaking import source_of
-from heedful.tasks.synthesis.texts import check_fits, sentences_of
+from heedful.tasks.synthesis.texts import check_fits, sentences_of, tokens_of
 from synthesis_help import RATE, RECIPE, TONE, spoken, write_clips
 
 
@@ -58,6 +58,12 @@ def test_sentences() -> None:
     assert sentences_of("one two, three four five", known) == ["one two,", "three four", "five"]
     assert sentences_of("a" * 30, known) == ["a" * 12, "a" * 12, "a" * 6]
     assert sentences_of(" \n ", known) == []
+
+
+def test_spaces_between_unknown_characters_are_not_spoken() -> None:
+    known = {"entries": [" ", "a", "b"], "lower_case": True}
+    assert tokens_of("7 8 99", known) == []
+    assert tokens_of("7 a 8 b 9", known) == tokens_of("a b", known)
 
 
 def test_the_distortion_is_the_formula() -> None:

@@ -147,8 +147,14 @@ def _vocabulary(entries: tuple[str, ...], lower_case: bool) -> Characters:
 
 
 def tokens_of(text: str, known: Mapping[str, Any]) -> list[int]:
-    """The tokens of a text, without END; unknown characters are left out."""
-    return [one for one in vocabulary_of(known).encode(spaced(text)) if one != UNKNOWN]
+    """The tokens of a text, without END; unknown characters, and a space beside another one or at
+    an end that they leave, are left out."""
+    vocabulary = vocabulary_of(known)
+    spaces, found = set(vocabulary.word_starts()), list[int]()
+    for one in vocabulary.encode(spaced(text)):
+        if one != UNKNOWN and (one not in spaces or (found and found[-1] not in spaces)):
+            found.append(one)
+    return found[:-1] if found and found[-1] in spaces else found
 
 
 def unknown_in(text: str, known: Mapping[str, Any]) -> list[str]:
