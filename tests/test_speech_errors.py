@@ -12,6 +12,7 @@ import soundfile
 
 import heedful
 from heedful.basics.errors import UserError
+from heedful.data.readers.sounds import read_sound
 from heedful.decoding import Hypothesis
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
@@ -120,3 +121,14 @@ def test_no_recipe_is_chosen_for_files_of_features(folder: Path) -> None:
         found.exception
     )
     assert not (folder / "features").exists()
+
+
+def test_an_mp3_that_is_cut_off_is_damaged(tmp_path: Path) -> None:
+    """Its header says how many samples it has."""
+    path, samples = tmp_path / "a.mp3", np.random.default_rng(1).normal(0, 0.1, 40_000)
+    soundfile.write(path, samples, 44_100)
+    assert len(read_sound(path).samples) == 40_000
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"damaged \([\d,]+ of 40,000 samples are there\)"):
+        read_sound(path)

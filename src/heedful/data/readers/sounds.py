@@ -33,6 +33,8 @@ _UNKNOWN = 1 << 62
 """libsndfile gives such a number of samples, or more, if a file does not say how many it has."""
 _ENDLESS = 0x7FFF0000
 """Programs that write a WAV to a pipe declare so many bytes, or more."""
+_LOST = 1152
+"""Samples that may be missing at the end: of one frame of MP3."""
 _LOUD = 0.999
 """Absolute values from here on are at the limit of their type."""
 
@@ -297,11 +299,22 @@ def _blocks(file: soundfile.SoundFile, size: int, name: str) -> Iterator[Sound]:
     Raises:
         UserError: the file is damaged.
     """
+    there = 0
     try:
-        for block in file.blocks(size, dtype="float32", always_2d=True):
+        # SoundFile.blocks fills what is missing with the memory that was there before.
+        while there < file.frames:
+            block = file.read(size, dtype="float32", always_2d=True)
+            if not len(block):
+                break
+            there += len(block)
             yield _mono(block, file.samplerate)
     except soundfile.LibsndfileError as error:
         raise UserError(f"{name}: the sound is damaged ({error}); save it again") from error
+    if not there or file.frames - there > _LOST:
+        raise UserError(
+            f"{name}: the sound is damaged ({there:,} of {file.frames:,} samples are there); save "
+            "it again"
+        )
 
 
 def _mono(samples: NDArray[np.float32], rate: int) -> Sound:
