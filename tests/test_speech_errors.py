@@ -132,3 +132,13 @@ def test_an_mp3_that_is_cut_off_is_damaged(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"damaged \([\d,]+ of 40,000 samples are there\)"):
         read_sound(path)
+
+
+def test_no_recording_is_replaced_by_its_text(folder: Path) -> None:
+    path = str(folder / "0.wav")
+    before = (folder / "0.wav").read_bytes()
+    for files, text in (([path], None), ([], f"{path}\n")):
+        arguments = ["transcribe", str(folder / "run"), *files, "--output", path]
+        found = invoke(*arguments, input=text)
+        assert "is a recording to transcribe; give another file" in str(found.exception)
+    assert (folder / "0.wav").read_bytes() == before

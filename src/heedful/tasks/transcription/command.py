@@ -78,7 +78,7 @@ def run(options: TranscribeOptions) -> None:
 
     predictor = load_for("transcription", options)
     choose_search(predictor, options, nbest=options.nbest, device=options.device)
-    paths = lines_of(options.files)
+    paths: Iterable[str] = _apart(lines_of(options.files), options.output)
     for name, given in (("--trace", options.trace), ("--subtitles", options.subtitles)):
         if given is not None:
             paths = _only(paths, name)
@@ -89,6 +89,19 @@ def run(options: TranscribeOptions) -> None:
     else:
         lines = _lines(predictor.predict, paths, options.json)
     write_lines(lines, options.output, "transcription")
+
+
+def _apart(paths: Iterable[str], output: Path | None) -> Iterator[str]:
+    """The paths, of which the output would replace none.
+
+    Raises:
+        UserError: one is the output.
+    """
+    for path in paths:
+        both = output is not None and output.exists() and path and Path(path).exists()
+        if output is not None and both and output.samefile(path):
+            raise UserError(f"--output {output} is a recording to transcribe; give another file")
+        yield path
 
 
 def _only(paths: Iterable[str], option: str) -> list[str]:
