@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from heedful.runs.recipe import check_recipe
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.dialogue.conversation import Conversation
-from heedful.tasks.dialogue.responder import Responder, load_responder
+from heedful.tasks.dialogue.responder import Answer, Responder, load_responder
 from heedful.tasks.dialogue.run import open_dialogue_run
 from heedful.tasks.dialogue.turns import history, pairs_of, shortened, turn_of_words
 from heedful.tasks.spec import Opening, spec_named
@@ -416,6 +417,25 @@ def test_lines_of_a_pipe(run: Path, responder: Responder) -> None:
     assert (
         f"2 answers were written without the oldest turns ({2 * dropped} in total)" in done.stderr
     )
+    done = invoke("predict", str(run), "--device", "cpu", text=f"{long}\n\n{long}\n")
+    assert (
+        f"2 answers were written without the oldest turns ({2 * dropped} in total)" in done.stderr
+    )
+
+
+def test_cut_off_answers_are_counted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = Responder.answer_all
+
+    def cut_off(self: Responder, *given: Any, **how: Any) -> list[Answer]:
+        return [replace(one, at_limit=True) for one in find(self, *given, **how)]
+
+    monkeypatch.setattr(Responder, "answer_all", cut_off)
+    notice = "heedful: 2 answers were cut off at the maximum length"
+    done = invoke("chat", str(run), "--beam", "2", "--device", "cpu", text="Hi\nWho am I?\n")
+    assert done.stderr.count(notice) == 1
+    whole = told("Hi").model_dump_json()
+    done = invoke("predict", str(run), "--device", "cpu", text=f"{whole}\n{whole}\n")
+    assert done.stderr.count(notice) == 1
 
 
 @pytest.mark.parametrize(

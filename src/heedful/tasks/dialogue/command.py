@@ -104,28 +104,19 @@ def run(options: Chat) -> None:
 
 def _answer_lines(responder: "Responder", search: "SearchOptions", options: Chat) -> None:
     """Answer each line of a file."""
-    from heedful.basics.notices import notice
     from heedful.inference.files import line_windows, write_lines
 
-    dropped: list[int] = []
     lines = (
         line for window in line_windows(options.file, encoding=options.encoding) for line in window
     )
-    written = _answers(responder, search, lines, dropped, as_json=options.json)
+    written = _answers(responder, search, lines, as_json=options.json)
     write_lines(([line] for line in written), options.output, "answer")
-    if dropped:
-        notice(
-            f"{len(dropped):,} answer{'s were' if len(dropped) > 1 else ' was'} written without "
-            f"the oldest turns ({sum(dropped):,} in total), because the model reads "
-            f"{responder.protection.limit:,} tokens"
-        )
 
 
 def _answers(
     responder: "Responder",
     search: "SearchOptions",
     lines: Iterator[str],
-    dropped: list[int],
     *,
     as_json: bool,
 ) -> Iterator[str]:
@@ -145,8 +136,7 @@ def _answers(
         except UserError as error:
             raise UserError(f"line {number}: {error}") from error
         turns = [*dialogue.turns, Turn.model_construct(speaker=responder.speaker, text=answer.text)]
-        if answer.dropped:
-            dropped.append(answer.dropped)
+        responder.warn_of([answer])
         yield dumps(answer.to_json(), ensure_ascii=False) if as_json else answer.text
 
 

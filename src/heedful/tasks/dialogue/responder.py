@@ -13,6 +13,7 @@ from torch import Tensor
 from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.json_models import read_object
+from heedful.basics.notices import counted_notice
 from heedful.basics.thread_contention import without_contention
 from heedful.data.readers.dialogues import Dialogue
 from heedful.data.tokeniser import Tokenisers
@@ -137,7 +138,27 @@ class Responder(Translator):
             read_object(Dialogue, dict(one), f"input {number}") if isinstance(one, Mapping) else one
             for number, one in enumerate(inputs, start=1)
         ]
-        return self.answer_all(read)
+        found = self.answer_all(read)
+        self.warn_of(found)
+        return found
+
+    def warn_of(self, answers: Sequence[Answer]) -> None:
+        """Print notices with the number of answers that are shortened, or whose history is."""
+        dropped = [one.dropped for one in answers if one.dropped]
+        counted_notice(self.notify, self._shortened, len(dropped), sum(dropped))
+        counted_notice(self.notify, self._cut_off, sum(one.at_limit for one in answers))
+
+    def _shortened(self, answers: int, turns: int) -> str:
+        return (
+            f"{answers:,} answer{'s were' if answers > 1 else ' was'} written without the oldest "
+            f"turns ({turns:,} in total), because the model reads {self.protection.limit:,} tokens"
+        )
+
+    def _cut_off(self, answers: int) -> str:
+        return (
+            f"{answers:,} answer{'s were' if answers > 1 else ' was'} cut off at the maximum "
+            "length (the model may be repeating itself)"
+        )
 
     def answer_all(
         self,
