@@ -23,7 +23,7 @@ from heedful.basics.settings import check
 from heedful.basics.symbols import END, PAD, UNKNOWN
 from heedful.cli import evaluate, task_commands
 from heedful.data.column_batch import ColumnBatch
-from heedful.data.readers.summaries import read_summaries
+from heedful.data.readers.summaries import read_summaries, read_texts_to_summarise
 from heedful.decoding import SearchOptions, search
 from heedful.decoding.no_repeats import NoRepeats
 from heedful.evaluation.rouge import measures, rouge_figures, rouge_values
@@ -419,6 +419,20 @@ def test_the_option_for_the_column_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("body\na b\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"no column 'source'.*--column names the column"):
         list(read_summaries(str(tmp_path / "a.csv"), source="source", target=None))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", "source\ttarget\na\tx\n\n\nb\ty\n"),
+        ("a.csv", "source,target\na,x\n\n\nb,y\n"),
+        ("a.jsonl", '{"source": "a"}\n\n\n{"source": "b"}\n'),
+    ],
+)
+def test_empty_lines_of_a_table_keep_their_place(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = read_texts_to_summarise(str(tmp_path / name), "source", None)
+    assert list(found) == ["a", None, None, "b"]
 
 
 def test_all_formats_have_the_same_examples(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from heedful.basics.errors import UserError
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.labelled import (
     FORMATS,
+    LabelledFormat,
+    Record,
     field,
     json_objects,
     nearest,
@@ -48,33 +50,47 @@ def read_summaries(
             line.
     """
     with open_input(path) as file:
-        first = file.head().split(b"\n", 1)[0].lstrip(b"\xef\xbb\xbf \t")
-        form = FORMATS.get(extension(file.name), "jsonl" if first.startswith(b"{") else "tsv")
+        form = _format(file)
         if form == "jsonl":
             yield from _of_objects(file, source, target, encoding)
             return
-        names = [source] if target is None else [source, target]
-        _check_header(file, form, names, encoding)
-    for where, values in read_records(path, names, encoding, form):
+    names = [source] if target is None else [source, target]
+    for where, values in _rows(path, form, names, encoding):
         if values is not None:
-            for name, value in zip(names, values, strict=True):
-                _check(value, name, where)
             yield TextAndSummaries(where, values[0], values[1:])
 
 
 def read_texts_to_summarise(path: str, source: str, encoding: str | None) -> Iterator[str | None]:
-    """The texts of a table, without summaries; None for an empty line of JSON lines.
+    """The texts of a table, without summaries; None for an empty line.
 
     Raises:
         UserError: as in :func:`read_summaries`.
     """
-    if FORMATS.get(extension(path)) != "jsonl":
-        found = read_summaries(path, source=source, target=None, encoding=encoding)
-        yield from (one.source for one in found)
-        return
     with open_input(path) as file:
-        for where, own in json_objects(file, encoding):
-            yield None if own is None else _joined(own, source, where)
+        form = _format(file)
+        if form == "jsonl":
+            for where, own in json_objects(file, encoding):
+                yield None if own is None else _joined(own, source, where)
+            return
+    for _, values in _rows(path, form, [source], encoding):
+        yield None if values is None else values[0]
+
+
+def _format(file: Input) -> LabelledFormat:
+    first = file.head().split(b"\n", 1)[0].lstrip(b"\xef\xbb\xbf \t")
+    return FORMATS.get(extension(file.name), "jsonl" if first.startswith(b"{") else "tsv")
+
+
+def _rows(
+    path: str, form: LabelledFormat, names: list[str], encoding: str | None
+) -> Iterator[Record]:
+    """The values of each row of a table, which are not empty; None for an empty line."""
+    with open_input(path) as file:
+        _check_header(file, form, names, encoding)
+    for where, values in read_records(path, names, encoding, form):
+        for name, value in zip(names, values or (), strict=False):
+            _check(value, name, where)
+        yield where, values
 
 
 def _joined(found: dict[str, Any], source: str, where: str) -> str:
