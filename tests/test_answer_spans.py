@@ -160,6 +160,19 @@ def test_prediction_files_are_the_official_ones(run: Path, tmp_path: Path) -> No
     assert "" in found.values()  # no answer
 
 
+def test_questions_in_squads_format_are_read_from_standard_input(run: Path, tmp_path: Path) -> None:
+    given = json.loads((run.parent / "test.json").read_text())
+    given["data"] = [{"title": "t", "paragraphs": given["data"][0]["paragraphs"][:3]}]
+    lines = json.dumps({"title": "first", **given}, indent=1)
+    found, own = tmp_path / "found.json", tmp_path / "own.json"
+    own.write_text(lines)
+    answers = command(["ask", str(run), "--predictions", str(found)], lines)
+    assert answers == command(["ask", str(run), str(own)])
+    assert "\n".join(json.loads(found.read_text()).values()) + "\n" == answers
+    refused = refusal(["ask", str(run), str(own), "--context", str(run.parent / "test.json")])
+    assert refused.endswith("leave out --context")
+
+
 def test_repeated_identifiers_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
     rows = "question\tcontext\tanswer\nWho sat?\tThe dog sat.\tdog\n"
     for name in "ab":
@@ -234,6 +247,7 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
         ([], '{"question": "", "context": "x"}\n', "standard input:1: 'question'"),
         ([], '{"question": "Who?"}\n', "standard input:1: 'context'"),
         (["--json", "--scores"], "", "--json includes the scores"),
+        (["--context", "-"], "Who?", "questions and --context are both standard input"),
         (["--predictions", "p.json"], "Who?\tIt.\n", "--predictions needs a file in SQuAD's"),
         (
             [],

@@ -82,16 +82,15 @@ def read_questions(
             notice(f"left out of {path}: {count:,} {what}")
 
 
-def read_asked(path: str | Path, encoding: str | None = None) -> list[tuple[str, str, str]]:
+def read_asked(file: Input, encoding: str | None = None) -> list[tuple[str, str, str]]:
     """The identifier, the question and the text of each question of a file in SQuAD's format.
 
     Answers are not read: a file of test questions has none.
 
     Raises:
-        UserError: the file is missing or invalid, or a question or text is empty.
+        UserError: the file is invalid, or a question or text is empty.
     """
-    with open_input(path) as file:
-        return [(one.name, one.question, one.context) for _, one in _squad(file, encoding, False)]
+    return [(one.name, one.question, one.context) for _, one in _squad(file, encoding, False)]
 
 
 def is_squad(file: Input) -> bool:
@@ -100,7 +99,8 @@ def is_squad(file: Input) -> bool:
     if not head.startswith(b"{"):
         return False
     begin = b"".join(head[:4096].split())
-    return begin.startswith((b'{"data":[', b'{"version":'))
+    own = b'"data":[' in begin and b'"paragraphs":[' in begin
+    return own or begin.startswith((b'{"data":[', b'{"version":'))
 
 
 def _misplaced(question: SpanQuestion) -> str | None:

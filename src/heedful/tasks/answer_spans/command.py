@@ -1,6 +1,7 @@
 """``heedful ask``: the answer to each question, found in a text."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -104,23 +105,30 @@ def run(options: Ask) -> None:
 
 def _read(options: Ask) -> "tuple[list[str] | None, Iterator[Question | None]]":
     """The names of the questions, in SQuAD's format; and each question, None for an empty line."""
-    from heedful.data.readers.opening import open_input
+    from heedful.data.readers.opening import STANDARD_INPUT, open_input
     from heedful.data.readers.questions import is_squad, read_asked
     from heedful.data.readers.text import lines_of
 
-    if options.context is None and options.file != "-":
-        with open_input(options.file) as file:
-            squad = is_squad(file)
-        if squad:
-            found = read_asked(options.file, options.encoding)
+    if options.file == str(options.context) == STANDARD_INPUT:
+        raise UserError("questions and --context are both standard input; give one as a file")
+    text = _text_of(options)
+    with ExitStack() as opened:
+        file = opened.enter_context(open_input(options.file))
+        if is_squad(file):
+            if text is not None:
+                raise UserError(
+                    f"{file.name} has SQuAD's format, with a text for each question; leave out "
+                    "--context"
+                )
+            found = read_asked(file, options.encoding)
             return [name for name, _, _ in found], (_question(*one[1:]) for one in found)
+        rest = opened.pop_all()
 
     def lines() -> Iterator[str]:
-        with open_input(options.file) as file:
+        with rest:
             yield from lines_of(file, options.encoding)
 
-    name = "standard input" if options.file == "-" else options.file
-    return None, _asked(lines(), name, _text_of(options))
+    return None, _asked(lines(), file.name, text)
 
 
 def _question(question: str, context: str) -> "Question":
