@@ -2,7 +2,13 @@
 
 import pytest
 
-from heedful.basics.notices import counted_notice, summed
+from heedful.basics.notices import (
+    counted_notice,
+    notice,
+    summed,
+    without_notices,
+    without_repeats,
+)
 
 
 class Cutter:
@@ -39,3 +45,13 @@ def test_they_are_said_if_the_work_fails() -> None:
     with pytest.raises(ValueError, match="bad"):
         work()
     assert said == ["1 of 2 texts are cut"]
+
+
+def test_equal_notices_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with without_repeats():
+        for line in ("a", "b", "a"):
+            notice(line)
+    with without_notices():
+        notice("c")
+    notice("a")
+    assert capsys.readouterr().err == "heedful: a\nheedful: b\nheedful: a\n"

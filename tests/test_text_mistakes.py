@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import heedful.cli.main as command_line
+from heedful.basics.notices import without_notices
 from heedful.runs.opening import open_run
+from heedful.runs.recipe import check_recipe
 from heedful.tasks.texts.default_recipe import choose_classification
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.recipe import LabelledData
 from heedful.tasks.texts.run import TextRun
-from heedful.training.train import train
+from heedful.training.train import prepare, train
 from text_help import RECIPES, TAGS, write_data
 
 Command = list[str]
@@ -421,3 +423,15 @@ def test_long_texts_are_learnt_from_in_windows(
     facts = json.loads((tmp_path / "cut" / "run.json").read_text())["sets"]["classification"]
     lines = (folder / "labelled.tsv").read_text().splitlines()[1:]
     assert facts["windows"] == sum(-(-len(line.split("\t")[0]) // 6) for line in lines)
+
+
+def test_a_notice_about_the_data_is_printed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"text {number}\t{number % 2}\n" for number in range(40))
+    (tmp_path / "a.tsv").write_text(f"text\tlabel\n\n{rows}")
+    with without_notices():
+        tables = choose_classification([str(tmp_path / "a.tsv")])
+    tables["tokeniser"] = {"kind": "characters"}
+    prepare(check_recipe(tables, "the recipe"), tmp_path / "run")
+    assert capsys.readouterr().err.count("1 empty lines") == 1

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _silent = False
+_printed: ContextVar[set[str] | None] = ContextVar("printed", default=None)
+"""The notices that are not repeated; None if they are."""
 
 
 def silence(silent: bool) -> None:
@@ -26,8 +28,32 @@ def notice(text: str) -> None:
 
     Used for everything that is left out, shortened or split, once, with a count.
     """
-    if not _silent:
+    printed = _printed.get()
+    if not _silent and (printed is None or text not in printed):
         print(f"heedful: {text}", file=sys.stderr, flush=True)
+    if printed is not None:
+        printed.add(text)
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Print no notices, because the same work is done again later, with its notices."""
+    before = _silent
+    silence(True)
+    try:
+        yield
+    finally:
+        silence(before)
+
+
+@contextmanager
+def without_repeats() -> Iterator[None]:
+    """Print equal notices once: a file that is read several times has equal ones each time."""
+    token = _printed.set(set())
+    try:
+        yield
+    finally:
+        _printed.reset(token)
 
 
 def once() -> Callable[[str], None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import notice, without_notices
 from heedful.basics.urls import url_of
 from heedful.data.subwords import VocabularyTooLargeError
 from heedful.runs.opening import open_run
@@ -171,7 +171,8 @@ def _tables(
             "give a recipe, or a corpus with --data FILE (and --from and --to, or a --task)"
         )
     choose = spec_named(DEFAULT).choose_recipe if choose is None else choose
-    tables = choose(data, **given)
+    with without_notices():  # the run's preparation reads the corpus again
+        tables = choose(data, **given)
     return tables, f"the recipe chosen for {', '.join(data)}", None
 
 

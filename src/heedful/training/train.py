@@ -13,6 +13,7 @@ from heedful.basics.device import check_precision
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, unfinished_folders
 from heedful.basics.locking import locked
+from heedful.basics.notices import without_repeats
 from heedful.basics.thread_contention import with_threads
 from heedful.kernels.allocator import keep_freed_memory
 from heedful.runs.checkpoints import find_checkpoint
@@ -172,7 +173,8 @@ def _open_or_prepare(
     if encoded is not None and data_folder is not None:
         use_encoded(folder, recipe, data_folder, start)
         return open_run(folder)
-    return kind_of(recipe).prepare(folder, recipe, data_folder, start)
+    with without_repeats():
+        return kind_of(recipe).prepare(folder, recipe, data_folder, start)
 
 
 @contextlib.contextmanager
