@@ -173,6 +173,11 @@ def test_questions_in_squads_format_are_read_from_standard_input(run: Path, tmp_
     assert refused.endswith("leave out --context")
 
 
+def test_a_question_without_a_text_is_refused(run: Path) -> None:
+    with pytest.raises(UserError, match="a question has no text; give a question and a text"):
+        heedful.load(run, device="cpu").predict(["ab"])
+
+
 def test_repeated_identifiers_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
     rows = "question\tcontext\tanswer\nWho sat?\tThe dog sat.\tdog\n"
     for name in "ab":

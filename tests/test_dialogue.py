@@ -288,6 +288,11 @@ def test_long_dialogues_lose_their_oldest_turns(responder: Responder) -> None:
         responder.answer(told("word " * 80), GREEDY)
 
 
+def test_strings_are_no_dialogues(responder: Responder) -> None:
+    with pytest.raises(UserError, match="input 2 is not a dialogue; give a dictionary with turns"):
+        responder.predict([told("Hi"), "Hi"])
+
+
 def test_weights_are_of_words(responder: Responder) -> None:
     asked = told("I am Eve.", "Hello!", "Who am I?")
     answer = responder.answer(asked, GREEDY, alignments=True, stream=lambda text: None)

@@ -135,6 +135,11 @@ def test_a_stopped_training_is_resumed_exactly(folder: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_strings_are_no_inputs(folder: Path) -> None:
+    with pytest.raises(UserError, match="input 1 is a text; give its fields as a dictionary"):
+        heedful.load(folder / "run", device="cpu").predict(["a text"])
+
+
 def test_a_text_alone_and_in_a_batch_has_the_same_summary(folder: Path) -> None:
     predictor, rng = heedful.load(folder / "run", device="cpu"), random.Random(3)
     rows = [{"source": " ".join(tell(rng)["source"][: 1 + n % 2])} for n in range(7)]

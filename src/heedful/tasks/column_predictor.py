@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from heedful.basics.cancellation import check_cancelled
+from heedful.basics.errors import UserError
 from heedful.basics.json_models import named, read_object
 from heedful.basics.notices import summed
 from heedful.data.column_batch import ColumnBatch
@@ -95,6 +96,9 @@ class ColumnPredictor(Generic[ModelT, InputT, ResultT]):
             UserError: the fields of an input do not fit; the message has its number, from 1.
         """
         kind: Any = self.spec.input_type()
+        for number, one in enumerate(inputs, start=1):
+            if isinstance(one, str):
+                raise UserError(f"input {number} is a text; give its fields as a dictionary")
         read: list[InputT] = [
             named(read_object(kind, dict(one), f"input {number}"), f"input {number}")
             if isinstance(one, Mapping)

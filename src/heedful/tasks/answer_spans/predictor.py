@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from heedful.basics.errors import UserError
 from heedful.basics.json_models import read_object
 from heedful.data.examples import require_list
 from heedful.inference.span_reader import Question, SpanAnswer, SpanReader
@@ -46,10 +47,12 @@ def asked_of(given: Any) -> Question:
     """A question from what a caller gives.
 
     Raises:
-        UserError: a dictionary has no question or text, or other keys.
+        UserError: a dictionary has no question or text, or other keys; or a string is given.
     """
     if isinstance(given, Mapping):
         given = read_object(AskedOfText, dict(given), "the input")
     if isinstance(given, AskedOfText):
         return Question(given.question, given.context)
+    if isinstance(given, str):
+        raise UserError("a question has no text; give a question and a text")
     return Question(*given)

@@ -134,6 +134,10 @@ class Responder(Translator):
         Raises:
             UserError: a dialogue is not valid, or its last turn is longer than the model reads.
         """
+        inputs = list(inputs)
+        for number, one in enumerate(inputs, start=1):
+            if not isinstance(one, Mapping | Dialogue):
+                raise UserError(f"input {number} is not a dialogue; give a dictionary with turns")
         read = [
             read_object(Dialogue, dict(one), f"input {number}") if isinstance(one, Mapping) else one
             for number, one in enumerate(inputs, start=1)
