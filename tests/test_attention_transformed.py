@@ -69,6 +69,15 @@ traced = pytest.mark.parametrize(
 )
 FEW = [CASES[0], ("additive", "softmax", "none"), ("scaled dot", "entmax 1.5", "none")]
 FEW += [("scaled dot", "softmax", "rotary"), ("scaled dot", "sink", "none")]
+exported = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] * (one not in FEW))
+        for one in CASES
+        if one[1] != "entmax"
+    ],
+    ids=", ".join,
+)
 few = pytest.mark.parametrize("case", FEW, ids=", ".join)
 
 
@@ -109,7 +118,7 @@ def test_compiled_as_one_graph(case: tuple[str, str, str]) -> None:
             torch.testing.assert_close(one, other)
 
 
-@traced
+@exported
 def test_exported(case: tuple[str, str, str]) -> None:
     class Causal(nn.Module):
         def __init__(self) -> None:

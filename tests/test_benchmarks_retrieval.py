@@ -59,6 +59,7 @@ def test_results_are_trained_once_and_reported(
     assert retrieval.main(["--out", str(tmp_path / "none"), "--report"]) == 2
 
 
+@pytest.mark.slow
 def test_the_loop_of_the_delta_rule_is_the_chunked_form(retrieval: Any, capsys: Any) -> None:
     delta_rule = importlib.import_module("delta_rule")
     assert delta_rule.main(["--length", "70", "--width", "4", "--rounds", "1", "--json"]) == 0

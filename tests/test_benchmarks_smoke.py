@@ -195,6 +195,7 @@ def test_attention_says_whether_targets_are_met(benchmark: Any) -> None:
     assert "4.00× the time of SDPA" in verdicts[1]
 
 
+@pytest.mark.slow
 def test_a_worker_measures_time_and_memory(benchmark: Any) -> None:
     worker = benchmark("workers").Worker
     script = BENCHMARKS / "attention_worker.py"

@@ -54,6 +54,7 @@ def translated(
     return found["sizes"]["smallest"] | {"text": found["text"]}
 
 
+@pytest.mark.slow
 def test_ours_is_measured_in_the_batches_it_is_fastest_with(translated: dict[str, Any]) -> None:
     assert list(translated["searches"]) == ["greedy", "beam 5"]
     for search in translated["searches"].values():
@@ -66,6 +67,7 @@ def test_ours_is_measured_in_the_batches_it_is_fastest_with(translated: dict[str
     assert "GB/s from memory" in translated["text"]
 
 
+@pytest.mark.slow
 def test_ctranslate2_writes_the_same_tokens(benchmark: Any, translated: dict[str, Any]) -> None:
     if "CTranslate2" not in translated["sides"]:
         pytest.skip(benchmark("install_peers").how_to_install("ctranslate2"))
@@ -75,6 +77,7 @@ def test_ctranslate2_writes_the_same_tokens(benchmark: Any, translated: dict[str
     assert translated["sides"]["CTranslate2, int8"]["precision"].startswith("int8")
 
 
+@pytest.mark.slow
 def test_marian_has_the_same_size(benchmark: Any, translated: dict[str, Any]) -> None:
     if "MarianMT" not in translated["sides"]:
         pytest.skip(benchmark("install_peers").how_to_install("transformers"))

@@ -465,6 +465,7 @@ def test_what_is_computed_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert "does not support float16 on cpu" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_the_package_one_line_says_how_to_get_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

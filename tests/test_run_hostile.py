@@ -153,7 +153,7 @@ def damage(path: Path, rng: random.Random) -> None:
 @pytest.mark.parametrize("kind", ["translator", "classification"])
 @pytest.mark.parametrize("resealed", [False, True], ids=["damaged", "resealed"])
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))]
 )
 def test_a_damaged_file_is_refused_or_without_effect(
     kind: str, resealed: bool, seed: int, tmp_path: Path

@@ -172,6 +172,7 @@ def test_the_slowest_card_is_the_expected_maximum() -> None:
     assert slowest(1) == 0
 
 
+@pytest.mark.slow
 def test_published_speeds_are_predicted_and_the_page_has_the_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -141,6 +141,7 @@ def test_an_interrupted_run_ends_as_one_that_never_was(
     assert figures(path) == figures(whole)
 
 
+@pytest.mark.slow
 def test_a_killed_run_of_several_tasks_goes_on_exactly(
     folder: Path, trained: Callable[[str], Path]
 ) -> None:
