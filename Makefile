@@ -21,7 +21,7 @@ test-slow: slow combinations processes notebooks browsers portability sanitize
 
 # make slow: the tests that are marked slow (minutes).
 slow: .venv/installed-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 # make combinations: trains, searches and watches with every combination of parts of attention (hours). SHARE=2/8 tests the second eighth.
 SHARE ?= 1/1

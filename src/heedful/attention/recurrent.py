@@ -257,7 +257,8 @@ class RecurrentAttention(Watchable):
         if self.training and self.dropout:
             weights = F.dropout(weights, self.dropout)
         weights, value = weights.to(memory.value.dtype), memory.value
-        if value.dim() > 2 and value.shape[-3] == 1:  # shared by entries, and not copied for each
+        if min(weights.dim(), value.dim()) > 2 and value.shape[-3] == 1 < weights.shape[-3]:
+            # Entries share the value, which is not copied for each of them.
             return (weights.transpose(-3, -2) @ value).transpose(-3, -2)
         return weights @ value
 
