@@ -58,6 +58,8 @@ def file_of(samples: Any, rate: int, kind: str = "WAV", subtype: str | None = No
         ("WAV", "PCM_U8", 1e-2),
         ("WAV", "FLOAT", 0.0),
         ("FLAC", "PCM_24", 1e-6),
+        ("AIFF", "PCM_16", 1e-4),
+        ("AU", "PCM_16", 1e-4),
         ("OGG", "VORBIS", 0.05),
         ("OGG", "OPUS", 0.05),
     ],
@@ -98,7 +100,7 @@ def test_blocks_are_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.concatenate([one.samples for one in blocks]), samples)
 
 
-def test_clipping_and_values_that_are_no_numbers() -> None:
+def test_clipping_and_infinite_values() -> None:
     loud = np.clip(tone(8000) * 4, -1, 1)
     share = read_sound(file_of(loud, 8000)).clipped
     assert 0.4 < share < 0.9
@@ -106,11 +108,11 @@ def test_clipping_and_values_that_are_no_numbers() -> None:
     assert read_sound(file_of(loud, 8000), rate=4000).clipped == share
     one_of_two = file_of(np.stack([loud, tone(8000) / 2], 1), 8000)
     assert read_sound(one_of_two).clipped == pytest.approx(share / 2)
-    broken = tone(8000)
-    broken[5:7] = math.nan, math.inf
-    found = read_sound(file_of(broken, 8000, subtype="FLOAT")).samples
-    assert np.isfinite(found).all()
-    assert found[5:7].tolist() == [0.0, 1.0]
+    infinite = tone(8000)
+    infinite[5:7] = -math.inf, math.inf
+    found = read_sound(file_of(infinite, 8000, subtype="FLOAT"))
+    assert found.samples[5:7].tolist() == [-1.0, 1.0]
+    assert found.clipped == 2 / len(infinite)
 
 
 def with_length(flac: bytes, samples: int) -> bytes:
@@ -119,6 +121,8 @@ def with_length(flac: bytes, samples: int) -> bytes:
 
 
 FLAC = file_of(noise(), 8000, "FLAC")
+OPUS = file_of(noise(), 8000, "OGG", "OPUS")
+DAMAGED = r"a.wav: the sound is damaged \(.* bytes are there\); save it again"
 
 
 @pytest.mark.parametrize(
@@ -127,8 +131,14 @@ FLAC = file_of(noise(), 8000, "FLAC")
         (b"no sound at all", "a.wav: not a sound that can be read"),
         (b"", "a.wav: not a sound"),
         (file_of(tone(8000), 8000)[:30], "a.wav: not a sound|a.wav: no samples"),
-        (file_of(tone(8000), 8000)[:-99], r"a.wav: the sound is damaged \(.* bytes are there\)"),
+        (file_of(tone(8000), 8000)[:-99], DAMAGED),
+        (file_of(tone(8000), 8000, "AIFF")[:-99], DAMAGED),
+        (file_of(tone(8000), 8000, "AU")[:-99], DAMAGED),
+        (file_of(noise(), 8000, "OGG", "VORBIS")[:-99], DAMAGED),
+        (OPUS[:-99], DAMAGED),
+        (OPUS[: OPUS.rindex(b"OggS") + 20], DAMAGED),
         (file_of(np.zeros(0), 8000), "a.wav: no samples; record it again"),
+        (file_of(np.full(9, math.nan), 8000, subtype="FLOAT"), r"a.wav: .* not a number \(NaN\)"),
         (file_of(tone(2000), 2000), "a.wav: 2,000 samples per second; supported are 4,000"),
         (file_of(np.zeros(4000 * 10_900, "i2"), 4000, subtype="PCM_U8"), "3.0 hours; at most 3"),
         (FLAC[: len(FLAC) // 2], "a.wav: the sound is damaged .*; save it again"),
@@ -140,7 +150,13 @@ FLAC = file_of(noise(), 8000, "FLAC")
         "empty",
         "header",
         "truncated",
+        "truncated AIFF",
+        "truncated AU",
+        "truncated Vorbis",
+        "truncated Opus",
+        "truncated header of a page",
         "nothing",
+        "not a number",
         "slow",
         "long",
         "half",

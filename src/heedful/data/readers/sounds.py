@@ -33,6 +33,8 @@ _UNKNOWN = 1 << 62
 """libsndfile gives such a number of samples, or more, if a file does not say how many it has."""
 _ENDLESS = 0x7FFF0000
 """Programs that write a WAV to a pipe declare so many bytes, or more."""
+_PAGE = 27 + 255 + 255 * 255
+"""Bytes of the longest page of an Ogg file."""
 _LOST = 1152
 """Samples that may be missing at the end: of one frame of MP3."""
 _LOUD = 0.999
@@ -66,7 +68,7 @@ def read_sound(source: str | Path | bytes, rate: int | None = None, where: str =
 
     Raises:
         UserError: the file cannot be read, is no sound, is damaged, empty or longer than three
-            hours, or its rate is not supported.
+            hours, a sample is not a number, or its rate is not supported.
     """
     name = where or ("the sound" if isinstance(source, bytes) else str(source))
     with _opened(source, name) as file:
@@ -253,24 +255,47 @@ def _opened(source: str | Path | bytes, name: str) -> soundfile.SoundFile:
 
 
 def _check_end(file: BinaryIO, name: str) -> None:
-    """Raise UserError if a WAV ends before its samples do; libsndfile reads what is there."""
+    """Raise UserError if a file ends before its samples do; libsndfile reads what is there."""
     if not file.seekable():
         return
-    form = file.read(12)
-    if form[:4] != b"RIFF" or form[8:] != b"WAVE":
+    head = file.read(12)
+    if head[:4] == b"RIFF" and head[8:] == b"WAVE":
+        there, size = _bytes_of_chunk(file, b"data", "<4sI")
+    elif head[:4] == b"FORM" and head[8:11] == b"AIF":  # AIFF, AIFC
+        there, size = _bytes_of_chunk(file, b"SSND", ">4sI")
+    elif head[:4] == b".snd" and len(head) == 12:  # AU
+        start, size = struct.unpack(">4xII", head)
+        there = file.seek(0, io.SEEK_END) - start
+    elif head[:4] == b"OggS":
+        there, size = _bytes_of_page(file)
+    else:
         return
+    if there < size < _ENDLESS:
+        raise UserError(
+            f"{name}: the sound is damaged ({there:,} of {size:,} bytes are there); save it again"
+        )
+
+
+def _bytes_of_chunk(file: BinaryIO, wanted: bytes, form: str) -> tuple[int, int]:
+    """The bytes of a chunk that are there, and those that it declares; 0 without such a chunk."""
     while len(head := file.read(8)) == 8:
-        kind, size = struct.unpack("<4sI", head)
+        kind, size = struct.unpack(form, head)
         start = file.tell()
-        if kind == b"data":
-            there = file.seek(0, io.SEEK_END) - start
-            if there < size < _ENDLESS:
-                raise UserError(
-                    f"{name}: the sound is damaged ({there:,} of {size:,} bytes are there); save "
-                    "it again"
-                )
-            return
+        if kind == wanted:
+            return file.seek(0, io.SEEK_END) - start, size
         file.seek(start + size + size % 2)
+    return 0, 0
+
+
+def _bytes_of_page(file: BinaryIO) -> tuple[int, int]:
+    """The bytes of the last page of an Ogg file that are there, and those that it declares."""
+    end = file.seek(0, io.SEEK_END)
+    file.seek(max(0, end - _PAGE))
+    data = file.read()
+    page = data[max(0, data.rfind(b"OggS\0")) :]
+    sizes = page[27 : 27 + page[26]] if len(page) > 26 else b""
+    whole = len(page) > 26 and len(sizes) == page[26]
+    return len(page), 27 + len(sizes) + sum(sizes) if whole else len(page) + 1
 
 
 def _check(file: soundfile.SoundFile, name: str, *, whole: bool = True) -> None:
@@ -307,7 +332,7 @@ def _blocks(file: soundfile.SoundFile, size: int, name: str) -> Iterator[Sound]:
             if not len(block):
                 break
             there += len(block)
-            yield _mono(block, file.samplerate)
+            yield _mono(block, file.samplerate, name)
     except soundfile.LibsndfileError as error:
         raise UserError(f"{name}: the sound is damaged ({error}); save it again") from error
     if not there or file.frames - there > _LOST:
@@ -317,8 +342,10 @@ def _blocks(file: soundfile.SoundFile, size: int, name: str) -> Iterator[Sound]:
         )
 
 
-def _mono(samples: NDArray[np.float32], rate: int) -> Sound:
-    """One channel from ``[N, C]``; values that are not finite become 0."""
-    mean = samples.mean(1, dtype=np.float32)
-    clipped = float((np.abs(samples) >= _LOUD).mean()) if samples.size else 0.0
-    return Sound(np.nan_to_num(mean, nan=0.0, posinf=1.0, neginf=-1.0), rate, clipped)
+def _mono(samples: NDArray[np.float32], rate: int, name: str) -> Sound:
+    """One channel from ``[N, C]``; infinite values are at the limit."""
+    if np.isnan(samples).any():
+        raise UserError(f"{name}: a sample is not a number (NaN); save it again")
+    loud = float((np.abs(samples) >= _LOUD).mean()) if samples.size else 0.0
+    mean = np.nan_to_num(samples, posinf=1.0, neginf=-1.0).mean(1, dtype=np.float32)
+    return Sound(mean, rate, loud)
