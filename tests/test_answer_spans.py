@@ -253,6 +253,7 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
         ([], '{"question": "Who?"}\n', "standard input:1: 'context'"),
         (["--json", "--scores"], "", "--json includes the scores"),
         (["--context", "-"], "Who?", "questions and --context are both standard input"),
+        (["--output", "a", "--predictions", "a"], "", "--output and --predictions are both a;"),
         (["--predictions", "p.json"], "Who?\tIt.\n", "--predictions needs a file in SQuAD's"),
         (
             [],

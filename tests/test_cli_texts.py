@@ -114,6 +114,20 @@ def test_lines_may_have_another_encoding(tmp_path: Path) -> None:
         assert len(ask([command, "run", lines, "--encoding", "latin-1"]).splitlines()) == 2
 
 
+def test_words_of_conllu_are_tagged(tmp_path: Path) -> None:
+    rows = [(1, "the"), ("2-3", "filmwas"), (2, "film"), (3, "was")]
+    lines = [f"{name}\t{word}" + "\t_" * 8 for name, word in rows]
+    path, trace = tmp_path / "a.conllu", tmp_path / "trace.safetensors"
+    path.write_text("\n".join(["# text = the film", *lines, "", "1\tbad" + "\t_" * 8, "", ""]))
+    assert ask(["tag", "run", path, "--words"]) == ask(
+        ["tag", "run", "--words"], "the film was\nbad\n"
+    )
+    with pytest.raises(UserError, match="one sentence; the input has 2"):
+        ask(["tag", "run", path, "--trace", trace])
+    assert ask(["tag", "run", "--trace", trace], "\nthe film\n").startswith("\n")
+    assert len(Trace.load(trace).decided) == 2
+
+
 def test_the_words_that_matter_are_named() -> None:
     lines = ask(["classify", "run", "--explain"], "the film was bad\n\n").split("\n")
     label, words = lines[0].split("\t")

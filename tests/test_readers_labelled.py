@@ -5,7 +5,7 @@ import gzip
 import io
 import json
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from heedful.basics.errors import UserError
 from heedful.data.examples import Labelled, Tagged
 from heedful.data.readers import read_documents, read_labelled, read_tagged
+from heedful.data.readers.images import read_captioned, read_images
+from heedful.data.readers.questions import QuestionColumns, read_questions
+from heedful.data.readers.similar import read_similar
 
 DATA = Path(__file__).parents[1] / "../shared/data"
 real_data = pytest.mark.skipif(not DATA.exists(), reason="the folder of real data is not here")
@@ -345,3 +348,30 @@ def test_counts_of_real_corpora() -> None:
         list(read_labelled(questions, format="label-text"))
     pairs = list(read_labelled(DATA / "snli-dev-test/snli.dev.tsv", text=("2", "3"), label="1"))
     assert (len(pairs), {len(each.texts) for each in pairs}) == (9842, {2})
+
+
+@pytest.mark.parametrize(
+    ("read", "columns"),
+    [
+        (lambda path: read_similar([path], text=["x"], rating="y"), "--texts and --rating choose"),
+        (
+            lambda path: read_questions([path], columns=QuestionColumns("x", "y", "z")),
+            "--context, --question, --answer and --start choose",
+        ),
+        (
+            lambda path: read_images(path, image="x", label="y"),
+            "the settings data.image and data.label choose",
+        ),
+        (
+            lambda path: read_captioned(path, image="x", caption="y"),
+            "the settings data.image and data.caption choose",
+        ),
+    ],
+)
+def test_a_missing_column_names_what_chooses_columns(
+    read: Callable[[str], Iterable[object]], columns: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("one\ttwo\tthree\na\tb\tc\n", encoding="utf-8")
+    with pytest.raises(UserError, match=rf"a\.tsv:1: there is no column 'x'.*\({columns} columns"):
+        list(read(str(path)))

@@ -43,21 +43,27 @@ TraceFile = Annotated[
 ]
 
 
-def check_outputs(output: Path | None, trace: Path | None) -> None:
+def check_outputs(output: Path | None, trace: Path | None, **more: Path | None) -> None:
     """Check that output files can be written, before the work begins.
 
+    Args:
+        output: the file of ``--output``.
+        trace: the file of ``--trace``.
+        **more: the files of other options, by their names.
+
     Raises:
-        UserError: a file cannot be written, or the name of the trace does not end in
-            ``.safetensors``.
+        UserError: a file cannot be written, two options have the same file, or the name of the
+            trace does not end in ``.safetensors``.
     """
     from heedful.inference.files import check_output
 
-    for path in (output, trace):
+    names: dict[Path, str] = {}
+    for name, path in {"output": output, "trace": trace, **more}.items():
         check_output(path)
+        if path is not None and (other := names.setdefault(path, name)) != name:
+            raise UserError(f"--{other} and --{name} are both {path}; give two files")
     if trace is not None and trace.suffix != TRACE_ENDING:
         raise UserError(f"{trace}: the file name must end in {TRACE_ENDING}")
-    if trace is not None and trace == output:
-        raise UserError(f"--output and --trace are both {output}; give two files")
 
 
 def check_one_text(text: str | None, file: str, trace: Path | None) -> None:
@@ -66,18 +72,6 @@ def check_one_text(text: str | None, file: str, trace: Path | None) -> None:
         raise UserError(f"both a text and --file {file} are given; leave one of them out")
     if trace is not None and text is None:
         raise UserError("--trace needs one text; give it as TEXT")
-
-
-def only_output(lines: Iterable[str]) -> str:
-    """The only line that is not empty.
-
-    Raises:
-        UserError: all lines are empty, or several are not.
-    """
-    found = [line for line in lines if line.strip()]
-    if len(found) != 1:
-        raise UserError(f"--trace needs one text; the input has {len(found):,}")
-    return found[0]
 
 
 def with_trace(

@@ -41,6 +41,8 @@ _DAMAGED = (
     Image.DecompressionBombError,
 )
 """What Pillow raises for files that are damaged or too large; it depends on the place."""
+_CAPTIONS = "the settings data.image and data.caption"
+"""What chooses the columns of a table with captions."""
 _ORIENTATION = 0x0112
 """EXIF's tag of the orientation."""
 _TURNS = {
@@ -229,7 +231,10 @@ def read_images(
         yield from _read_idx(Path(path))
     else:
         base = Path() if path == "-" else Path(path).parent
-        rows = read_labelled(path, text=(image,), label=label, encoding=encoding, unlabelled=None)
+        choice = "the settings data.image and data.label"
+        rows = read_labelled(
+            path, text=(image,), label=label, encoding=encoding, unlabelled=None, choice=choice
+        )
         for found in rows:
             [named] = found.texts
             uri, where = _named(named, base, path)
@@ -266,7 +271,9 @@ def read_captioned(
     """
     base = folder_beside(path, folder)
     found: dict[str, tuple[str, list[str]]] = {}
-    rows = read_labelled(path, text=(image,), label=caption, encoding=encoding, unlabelled=None)
+    rows = read_labelled(
+        path, text=(image,), label=caption, encoding=encoding, unlabelled=None, choice=_CAPTIONS
+    )
     for row in rows:
         name = row.texts[0]
         key = name if name.startswith("data:") else os.path.normpath(base / name)
@@ -301,7 +308,12 @@ def notice_uncaptioned(
         base = folder_beside(table, folder).resolve()
         bases.add(base)
         rows = read_labelled(
-            table, text=(image,), label=caption, encoding=encoding, unlabelled=None
+            table,
+            text=(image,),
+            label=caption,
+            encoding=encoding,
+            unlabelled=None,
+            choice=_CAPTIONS,
         )
         named.update((base / row.texts[0]).resolve() for row in rows)
     there = [one for base in bases for one in base.rglob("*") if extension(str(one)) in ENDINGS]

@@ -85,7 +85,7 @@ def read_labelled(
     names = [*text, label]
     for file, records, _ in opened_tables(paths, text, names, encoding, format):
         counts: Counter[str] = Counter()
-        found = _with_choice(records(file, names, encoding), choice)
+        found = with_choice(records(file, names, encoding), choice)
         for where, values in found:
             if values is None:
                 counts["empty lines"] += 1
@@ -99,7 +99,7 @@ def read_labelled(
             notice(f"left out of {file.name}: {count:,} {what}")
 
 
-def _with_choice(records: Iterator[Record], choice: str) -> Iterator[Record]:
+def with_choice(records: Iterator[Record], choice: str) -> Iterator[Record]:
     """The records; the error for a missing column says what chooses columns."""
     try:
         yield from records

@@ -10,7 +10,7 @@ from heedful.basics.bounded_reading import MOST_BYTES, parse_json
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import SpanQuestion
-from heedful.data.readers.labelled import LabelledFormat, Record, table_records
+from heedful.data.readers.labelled import LabelledFormat, table_records, with_choice
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.text import codec_name
 from heedful.data.subwords import refuse_surrogates
@@ -126,7 +126,8 @@ def _table(
 ) -> Iterator[tuple[str, SpanQuestion]]:
     names = [name for name in columns if name is not None]
     repeated = 0
-    records: Iterator[Record] = table_records(file, names, encoding, format)
+    options = "--context, --question, --answer and --start"
+    records = with_choice(table_records(file, names, encoding, format), options)
     for number, (where, values) in enumerate(records, start=1):
         if values is None:
             counts["empty lines"] += 1

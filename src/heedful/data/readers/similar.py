@@ -8,7 +8,13 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import Similar
-from heedful.data.readers.labelled import LabelledFormat, field, json_objects, opened_tables
+from heedful.data.readers.labelled import (
+    LabelledFormat,
+    field,
+    json_objects,
+    opened_tables,
+    with_choice,
+)
 from heedful.data.readers.opening import Input
 from heedful.data.subwords import refuse_surrogates
 
@@ -37,7 +43,9 @@ def read_similar(
     for file, records, is_json in opened_tables(paths, text[:1], names, encoding, format):
         counts: Counter[str] = Counter()
         found: Iterator[tuple[str, Sequence[Any] | None]] = (
-            _json_records(file, names, encoding) if is_json else records(file, names, encoding)
+            _json_records(file, names, encoding)
+            if is_json
+            else with_choice(records(file, names, encoding), "--texts and --rating")
         )
         for where, values in found:
             if values is None:

@@ -82,10 +82,9 @@ class Ask:
 def run(options: Ask) -> None:
     """Run the command."""
     from heedful.data.readers.questions import check_names
-    from heedful.inference.files import check_output, write_lines
+    from heedful.inference.files import write_lines
 
-    check_outputs(options.output, options.trace)
-    check_output(options.predictions)
+    check_outputs(options.output, options.trace, predictions=options.predictions)
     if options.json and options.scores:
         raise UserError("--json includes the scores; leave out --scores")
     use_threads(options.threads)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +18,7 @@ from heedful.tasks.line_commands import (
     TraceFile,
     bar,
     check_outputs,
-    only_output,
-    save_trace,
+    with_trace,
 )
 from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
 
@@ -32,7 +32,7 @@ class Tag:
     """Tag words: one sentence per input line, one tag per word in the output line.
 
     Words are separated by spaces; separate punctuation marks as in the training data. Empty lines
-    stay empty.
+    stay empty. Of a CoNLL-U file (.conllu), the sentences are its words; other columns are ignored.
 
     Examples:
 
@@ -63,21 +63,37 @@ def run(options: Tag) -> None:
     if options.json and options.words:
         raise UserError("--json includes the words; leave out --words")
     use_threads(options.threads)
-    from heedful.inference.files import line_windows, write_lines
+    from heedful.inference.files import write_lines
     from heedful.tasks.texts.loading import load_tagger
 
     tagger = load_tagger(options.run, head=options.head, **opening_of(options))
-    windows = line_windows(options.file, encoding=options.encoding)
+    sentences = _sentences(options.file, options.encoding)
     if options.trace is not None:
-        windows = _traced(tagger, windows, options.trace)
+        sentences = _traced(tagger, sentences, options.trace)
     with bar("tagging", options.file, options.output, "sentences") as advance:
-        lines = _lines(tagger, windows, advance, words=options.words, json=options.json)
+        lines = _lines(tagger, sentences, advance, words=options.words, json=options.json)
         write_lines(lines, options.output, "answer")
+
+
+def _sentences(path: str, encoding: str | None) -> Iterator[list[list[str]]]:
+    """The words of each sentence, in windows."""
+    from heedful.data.readers.kinds import extension
+    from heedful.data.readers.tagged import read_tagged
+    from heedful.inference.files import line_windows
+    from heedful.inference.line_windows import WINDOW
+
+    if extension(path) == ".conllu":
+        found = read_tagged(path, column="lemma", encoding=encoding)  # which may be "_"
+        while window := [list(one.words) for one in islice(found, WINDOW)]:
+            yield window
+    else:
+        for lines in line_windows(path, encoding=encoding):
+            yield [line.split() for line in lines]
 
 
 def _lines(
     tagger: "Tagger",
-    windows: Iterator[list[str]],
+    sentences: Iterator[list[list[str]]],
     advance: "Advance | None",
     *,
     words: bool,
@@ -85,7 +101,6 @@ def _lines(
 ) -> Iterator[list[str]]:
     from json import dumps
 
-    sentences = ([line.split() for line in window] for window in windows)
     for found in tagger.tag_blocks(sentences, advance=advance):
         if json:
             yield [dumps(one.to_json(), ensure_ascii=False) for one in found]
@@ -96,9 +111,11 @@ def _lines(
             yield [" ".join(one.tags) for one in found]
 
 
-def _traced(tagger: "Tagger", windows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
-    """Write the trace of the only sentence, then yield all lines."""
-    every = list(windows)
-    line = only_output(line for window in every for line in window)
-    save_trace(tagger.trace(line.split()), path)
+def _traced(
+    tagger: "Tagger", sentences: Iterator[list[list[str]]], path: Path
+) -> Iterator[list[list[str]]]:
+    """Write the trace of the only sentence, then yield all of them."""
+    every = list(sentences)
+    given: list[list[str] | None] = [words or None for window in every for words in window]
+    list(with_trace(given, tagger.trace, path, "sentence"))
     yield from every
