@@ -116,6 +116,7 @@ def _traced(
 ) -> Iterator[list[list[str]]]:
     """Write the trace of the only sentence, then yield all of them."""
     every = list(sentences)
-    given: list[list[str] | None] = [words or None for window in every for words in window]
-    list(with_trace(given, tagger.trace, path, "sentence"))
+    given = (words or None for window in every for words in window)
+    for _ in with_trace(given, lambda words: tagger.trace(words), path, "sentence"):
+        pass
     yield from every
