@@ -30,6 +30,7 @@ from heedful.decoding.ctc import log_probability, prefix_search
 from heedful.inference import Trace
 from heedful.models import Sounds, TensorState
 from heedful.models.speech import BLANK
+from heedful.runs.summary import describe_run, summarise_run
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import Heard, heard_in
@@ -708,6 +709,7 @@ def test_ctc_is_weighed_in_the_search(folder: Path) -> None:
     assert given.stdout == plain.stdout  # the weight of the training
     scored = invoke("evaluate", run, "--ctc-weight", "1", "--output", str(folder / "by-ctc.txt"))
     assert scored.exit_code == 0, scored.exception
+    assert ", ctc_weight 1.0, float32)" in describe_run(summarise_run(folder / "run"))
     reader = heedful.load(folder / "run")
     recordings = [heard_in(name) for name in names]
     assert reader.options.ctc_weight == 0.3

@@ -127,8 +127,9 @@ def _score_line(made: dict[str, Any]) -> str:
         + ("" if score["low"] is None else f" [{score['low']:.2f}, {score['high']:.2f}]")
         for name, score in made["scores"].items()
     )
-    beam = f"beam {made['beam']}, " if "beam" in made else ""
-    how = f"{made['checkpoint']}, {beam}{made['precision']}"
+    shown = ("checkpoint", "scores", "precision")
+    settings = [f"{name} {own}" for name, own in made.items() if name not in shown and own is not None]
+    how = ", ".join([made["checkpoint"], *settings, made["precision"]])
     return f"{figures} on the test set ({how})"
 
 

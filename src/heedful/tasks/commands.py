@@ -129,9 +129,10 @@ def train_from_command(
             tables = {key: table for key, table in tables.items() if key not in _STARTED}
             tables = spec_named(known).adapt_chosen(tables, open_run(start))
         tables = dict(with_start(tables, start))
+    changed = with_overrides(tables, overrides)
+    checked = check_recipe(changed, where)
     if recipe is None and folder is None and not (out / "run.json").exists():
-        _report_chosen(with_overrides(tables, overrides), out)
-    checked = check_recipe(with_overrides(tables, overrides), where)
+        _report_chosen(changed, out)
     try:
         return train(checked, out, data=folder, start_from=start_from, profile=profile)
     except VocabularyTooLargeError as error:
