@@ -127,8 +127,9 @@ def _score_line(made: dict[str, Any]) -> str:
         + ("" if score["low"] is None else f" [{score['low']:.2f}, {score['high']:.2f}]")
         for name, score in made["scores"].items()
     )
-    shown = ("checkpoint", "scores", "precision")
-    settings = [f"{name} {own}" for name, own in made.items() if name not in shown and own is not None]
+    apart = ("checkpoint", "scores", "precision")
+    given = {name: own for name, own in made.items() if name not in apart and own is not None}
+    settings = [f"{name} {own}" for name, own in given.items()]
     how = ", ".join([made["checkpoint"], *settings, made["precision"]])
     return f"{figures} on the test set ({how})"
 
