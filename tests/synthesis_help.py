@@ -46,23 +46,23 @@ RECIPE: dict[str, Any] = {
 }
 
 
-def spoken(rng: np.random.Generator, text: str) -> Any:
+def spoken(rng: np.random.Generator, text: str, tones: dict[str, float] = TONES) -> Any:
     """A tone for each character, in faint noise."""
     count = int(RATE * TONE)
     edge = np.minimum(1, np.minimum(np.arange(count), np.arange(count)[::-1]) / 80)
     time = np.arange(count) / RATE
-    tones = [0.5 * np.sin(2 * np.pi * TONES[one] * time) * edge for one in text]
-    clean = np.concatenate(tones)
+    parts = [0.5 * np.sin(2 * np.pi * tones[one] * time) * edge for one in text]
+    clean = np.concatenate(parts)
     return clean + 0.003 * rng.standard_normal(len(clean))
 
 
-def write_clips(place: Path, **counts: int) -> None:
+def write_clips(place: Path, tones: dict[str, float] = TONES, **counts: int) -> None:
     """A table and recordings of random texts for each part."""
     rng = np.random.default_rng(1)
     for part, count in counts.items():
         lines = ["path\ttext"]
         for number in range(count):
-            text = "".join(rng.choice([*TONES]) for _ in range(int(rng.integers(2, 6))))
-            soundfile.write(place / f"{part}{number}.wav", spoken(rng, text), RATE)
+            text = "".join(rng.choice([*tones]) for _ in range(int(rng.integers(2, 6))))
+            soundfile.write(place / f"{part}{number}.wav", spoken(rng, text, tones), RATE)
             lines.append(f"{part}{number}.wav\t{text}")
         (place / f"{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")

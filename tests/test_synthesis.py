@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import typer
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import heedful
@@ -21,6 +22,7 @@ from heedful.cli import train as train_command
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.readers.sounds import read_sound
 from heedful.inference.trace import Trace
+from heedful.runs.opening import open_run
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import heard_in
@@ -59,6 +61,45 @@ def tones_in(samples: Any, count: int) -> list[str]:
         loudest = np.abs(np.fft.rfft(part * np.hanning(len(part)), RATE)).argmax()
         found.append(min(TONES, key=lambda one: abs(np.log(TONES[one] / max(1, loudest)))))
     return found
+
+
+# Another voice
+
+
+def test_a_voice_starts_from_another_one(folder: Path, tmp_path: Path) -> None:
+    """It has the weights and characters of the other one, and then its own characters."""
+    higher = {name: 1.1 * hertz for name, hertz in TONES.items()} | {"e": 900.0}
+    write_clips(tmp_path, higher, train=20, test=2)
+    training = {**RECIPE["training"], "max_steps": 1, "validation_texts": 0}
+    recipe = {key: own for key, own in RECIPE.items() if key != "model"} | {"training": training}
+    assert heedful.train(recipe, tmp_path / "run", data=tmp_path, start_from=folder / "run")
+    [said, new] = heedful.load(tmp_path / "run").predict([{"text": "dbca"}, {"text": "e"}])
+    assert said.complete
+    assert new.sound.seconds > 0
+    first, second = open_run(folder / "run"), open_run(tmp_path / "run")
+    mine, theirs = second.facts["known"], first.facts["known"]
+    assert mine["entries"] == [*theirs["entries"], "e"]
+    assert mine["mean"] != theirs["mean"]
+    before = first.chosen().weights()
+    after = load_file(second.start_folder / "model.safetensors")
+    table, given = after.pop("embedding.weight"), before.pop("embedding.weight")
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert torch.equal(table[:-1], given)
+    assert 0.3 < table[-1].std() / given.std() < 3
+
+
+def test_a_start_keeps_how_recordings_are_read(folder: Path, tmp_path: Path) -> None:
+    other = {**RECIPE, "data": {**RECIPE["data"], "lower_case": False}}
+    with pytest.raises(UserError, match=r"data\.lower_case differs from that of the run that"):
+        heedful.train(other, tmp_path / "no", data=folder, start_from=folder / "run")
+    found = invoke("train", "--task", "speak", "--data", str(folder / "train.tsv"), "--start-from",
+                   str(folder / "run"), "--out", str(tmp_path / "run"), "--set",
+                   "training.max_steps=1", "--set", "training.validation_texts=0",
+                   "--set", "training.threads=1")  # fmt: skip
+    assert found.exit_code == 0, found.exception
+    [own, theirs] = (open_run(one / "run").recipe for one in (tmp_path, folder))
+    assert own.model.hidden_size == theirs.model.hidden_size
+    assert own.data.features == theirs.data.features
 
 
 # Using a run

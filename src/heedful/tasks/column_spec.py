@@ -23,7 +23,7 @@ from heedful.tasks.spec import Opening, TaskSpec
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
     from heedful.data.columns import Codec
     from heedful.data.readers.folders import FilesOf
@@ -132,6 +132,12 @@ class ColumnSpec(TaskSpec):
         can (:attr:`starts`)."""
         raise NotImplementedError
 
+    def weights_from(
+        self, start: "Start", known: Mapping[str, Any], recipe: Any
+    ) -> "Mapping[str, Tensor]":
+        """The weights of a run that starts from another one; by default, those of that run."""
+        return start.weights
+
     @abstractmethod
     def input_type(self) -> type[BaseModel]:
         """The type of an input: some of the fields of an example."""
@@ -217,7 +223,8 @@ class ColumnSpec(TaskSpec):
             known = self.known_from(start, examples, recipe)
         counts = {part: self._write(path, part, corpus, known) for part in corpus.files}
         about = {"data": {"hashes": hashes, **counts}, "known": known}
-        write_run(path, recipe, about, None, start, {} if start is None else start.weights)
+        weights = {} if start is None else self.weights_from(start, known, recipe)
+        write_run(path, recipe, about, None, start, weights)
         return open_run(path)
 
     def _write(self, path: Path, part: str, corpus: ColumnCorpus, known: Mapping[str, Any]) -> int:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from heedful.evaluation.outcome import Figure
     from heedful.models import Source
+    from heedful.runs.run import Run
+    from heedful.runs.start import Start
     from heedful.tasks.sketch import Sketch
     from heedful.tasks.synthesis.examples import Recording, Said
     from heedful.tasks.synthesis.predictor import Speaker, Speech
@@ -30,6 +32,12 @@ class Synthesis(SoundSpec):
     does = "synthesises speech"
     train_option = "speak"
     corpus = "tables with the path of a recording of one voice and its text in each row"
+    family = "synthesis"
+    starts = frozenset({"synthesis"})
+    changeable_at_start = frozenset(
+        f"model.{name}"
+        for name in ("dropout", "attention_dropout", "convolution_dropout", "prenet_dropout")
+    )
     falling = frozenset({"loss", "before", "after", "stop", "guided"})
 
     def recipe_type(self) -> "type[SynthesisRecipe]":
@@ -74,6 +82,32 @@ class Synthesis(SoundSpec):
         from heedful.tasks.synthesis.texts import collect
 
         return collect(examples, recipe.data, recipe.model)
+
+    def known_from(
+        self, start: "Start", examples: Iterable["Recording"], recipe: Any
+    ) -> dict[str, Any]:
+        from heedful.tasks.synthesis.texts import continued
+
+        return continued(start.run.facts["known"], examples, recipe.data, recipe.model)
+
+    def weights_from(
+        self, start: "Start", known: Mapping[str, Any], recipe: Any
+    ) -> "Mapping[str, torch.Tensor]":
+        from heedful.tasks.synthesis.texts import extended_embedding
+
+        name, size = "embedding.weight", self.vocabulary_of(known).size
+        return {
+            **start.weights,
+            name: extended_embedding(start.weights[name], size, recipe.seed),
+        }
+
+    def tables_from(self, run: "Run") -> dict[str, Any]:
+        return {"model": run.recipe.as_tables()["model"]}
+
+    def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
+        theirs = start.recipe.as_tables()["data"]
+        same = {name: theirs[name] for name in ("features", "lower_case", "floor")}
+        return {**tables, "data": {**tables["data"], **same}}
 
     def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
         from heedful.tasks.synthesis.texts import check_fits, frames_of, tokens_of

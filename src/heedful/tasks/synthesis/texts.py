@@ -17,6 +17,7 @@ from heedful.basics.notices import notice
 from heedful.basics.symbols import UNKNOWN
 from heedful.data.listed_vocabularies import Characters, ListedSettings
 from heedful.data.sentences import split_into_sentences
+from heedful.tasks.sound_input import refuse_other_data
 from heedful.tasks.synthesis.examples import Recording, SpeechFeatures, SpeechFiles
 
 _SMALL = 1e-3
@@ -75,7 +76,9 @@ class _Sums:
             yield text
 
 
-def collect(examples: Iterable[Recording], data: SpeechFiles, model: Any) -> dict[str, Any]:
+def collect(
+    examples: Iterable[Recording], data: SpeechFiles, model: Any, entries: Sequence[str] = ()
+) -> dict[str, Any]:
     """The vocabulary of the training texts, the scale of their recordings, and settings.
 
     Silent recordings are counted in a notice.
@@ -84,6 +87,7 @@ def collect(examples: Iterable[Recording], data: SpeechFiles, model: Any) -> dic
         examples: the training examples.
         data: the table ``[data]`` of the recipe.
         model: the table ``[model]``.
+        entries: characters that come before those of the texts.
 
     Raises:
         UserError: there are no texts.
@@ -103,7 +107,7 @@ def collect(examples: Iterable[Recording], data: SpeechFiles, model: Any) -> dic
     mean = sums.sum / count
     deviation = (sums.squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=_SMALL)
     return {
-        "entries": list(vocabulary.entries),
+        "entries": list(dict.fromkeys([*entries, *vocabulary.entries])),
         "lower_case": data.lower_case,
         "language": data.language,
         "features": data.features.model_dump(),
@@ -115,6 +119,43 @@ def collect(examples: Iterable[Recording], data: SpeechFiles, model: Any) -> dic
         "most_tokens": model.max_length - 1,
         "longest_text": max(1, sums.longest_text),
     }
+
+
+def continued(
+    theirs: Mapping[str, Any], examples: Iterable[Recording], data: SpeechFiles, model: Any
+) -> dict[str, Any]:
+    """What :func:`collect` returns for a run that starts from another one: its characters, then
+    those that it lacks. The scale is that of the new recordings.
+
+    Args:
+        theirs: the facts of the other run.
+        examples: the training examples.
+        data: the table ``[data]`` of the recipe.
+        model: the table ``[model]``.
+
+    Raises:
+        UserError: the recipe reads sounds or texts in another way, or there are no texts.
+    """
+    refuse_other_data(data, theirs, ("features", "lower_case", "floor"))
+    return collect(examples, data, model, theirs["entries"])
+
+
+def extended_embedding(theirs: Tensor, vocabulary: int, seed: int) -> Tensor:
+    """The embeddings of a vocabulary that begins with that of another run.
+
+    Vectors of new characters are drawn from a normal distribution with the deviation of the others.
+
+    Args:
+        theirs: the other run's, ``[V, D]``.
+        vocabulary: the number of symbols, at least V.
+        seed: of the draws.
+
+    Returns:
+        ``[vocabulary, D]``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    more = torch.randn(vocabulary - len(theirs), theirs.shape[1], generator=generator)
+    return torch.cat([theirs, (more * theirs.std()).to(theirs.dtype)])
 
 
 def _listed(lower_case: bool) -> ListedSettings:

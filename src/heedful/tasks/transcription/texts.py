@@ -13,6 +13,7 @@ from heedful.basics.symbols import UNKNOWN
 from heedful.data.listed_vocabularies import Characters, ListedSettings, ListedVocabulary, Words
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding.ctc import positions_needed
+from heedful.tasks.sound_input import refuse_other_data
 from heedful.tasks.transcription.examples import Spoken
 from heedful.tasks.transcription.subwords import Subwords
 
@@ -81,15 +82,8 @@ def continued(theirs: Mapping[str, Any], examples: Iterable[Spoken], recipe: Any
         UserError: the recipe reads sounds or texts in another way, or there are no texts.
     """
     data, vocabulary = recipe.data, vocabulary_of(theirs)
-    now = {"features": data.features.model_dump(), "lower_case": data.lower_case}
-    if recipe.tokeniser is None:
-        now["units"] = data.units
-    for name, own in now.items():
-        if own != theirs[name]:
-            raise UserError(
-                f"data.{name} differs from that of the run that this one starts from "
-                f"({own!r}, there {theirs[name]!r}); use the same"
-            )
+    same = ("features", "lower_case", *(("units",) if recipe.tokeniser is None else ()))
+    refuse_other_data(data, theirs, same)
     count = unknown = 0
     for one in _checked(examples, data.features):
         tokens = vocabulary.encode(spaced(one.text))
