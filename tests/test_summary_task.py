@@ -360,6 +360,24 @@ def test_a_run_starts_from_another_one(folder: Path) -> None:
     torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
 
 
+def test_validation_texts_that_are_left_out_are_not_summarised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"source": f"one two {word} three", "target": word} for word in "abcdefgh"]
+    validation = [{"source": "one " * 20, "target": "one"}, *rows[:3]]
+    training = {**RECIPE["training"], "max_steps": 1, "validate_every": 1, "checkpoint_every": 1}
+    tables = {
+        **RECIPE,
+        "data": {"longest_summary": 6, "minimum_count": 1},
+        "model": {**RECIPE["model"], "max_length": 10},
+        "training": training,
+    }
+    data = {"train": rows, "validation": validation}
+    assert heedful.train(tables, tmp_path / "run", data=data)
+    said = "1 of 4 validation examples left out: their text has more than 9 words"
+    assert said in capsys.readouterr().err
+
+
 def test_the_benchmark_knows_its_baselines(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
     summaries = __import__("summaries")

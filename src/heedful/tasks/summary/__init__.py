@@ -120,14 +120,16 @@ class Summarising(ColumnSpec):
     ) -> "SummaryTask":
         from itertools import islice
 
-        from heedful.tasks.summary.encoding import words_of
+        from heedful.tasks.summary.encoding import excess, words_of
         from heedful.tasks.summary.examples import ToSummarise
 
+        known = run.facts["known"]
         predictor = self.predictor_type()(self, run, model, device=device, precision="float32")
         stores, examples = self.stores(run), []
         if stores[1] is not None:
             kept = run.recipe.data.read_lines([str(run.path / "data" / "validation.jsonl")])
-            examples = list(islice(kept, training.validation_examples))
+            read = (one for one in kept if known["cuts"] or not excess(one.source, known))
+            examples = list(islice(read, training.validation_examples))
 
         def summarise(some: "Sequence[Summarised]") -> list[str]:
             inputs = [ToSummarise(source=one.source) for one in some]
@@ -137,7 +139,7 @@ class Summarising(ColumnSpec):
             model,
             training,
             stores,
-            vocabulary=words_of(run.facts["known"]).size,
+            vocabulary=words_of(known).size,
             examples=examples,
             summarise=summarise,
             device=device,
