@@ -178,6 +178,19 @@ def test_a_question_without_a_text_is_refused(run: Path) -> None:
         heedful.load(run, device="cpu").predict(["ab"])
 
 
+def test_a_long_validation_question_is_refused_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, name in enumerate(("train", "validation", "test")):
+        write(tmp_path / f"{name}.json", 8, seed)
+    path = tmp_path / "validation.json"
+    path.write_text(path.read_text().replace("Who ", "Who " * 30, 1))
+    with pytest.raises(UserError, match=r"validation question 1: .* has 32 tokens, which leave"):
+        heedful.train(recipe(tmp_path), tmp_path / "run")
+    assert not list((tmp_path / "run" / "checkpoints").glob("*"))
+    assert "step 30" not in capsys.readouterr().err
+
+
 def test_repeated_identifiers_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
     rows = "question\tcontext\tanswer\nWho sat?\tThe dog sat.\tdog\n"
     for name in "ab":

@@ -14,7 +14,7 @@ from heedful.data import columns
 from heedful.data.examples import SpanQuestion
 from heedful.data.token_offsets import TokenLocator
 from heedful.data.vocabularies import SavedVocabulary
-from heedful.inference.span_reader import SpanReader
+from heedful.inference.span_reader import Question, SpanReader
 from heedful.inference.span_windows import answer_in, right_in, windows_of
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.span_layer import SpanLayer
@@ -92,7 +92,11 @@ def layers(
 
 
 def build_part(name: str, head: Any, training: Training) -> SpanTask:
-    """The task for the training loop."""
+    """The task for the training loop.
+
+    Raises:
+        UserError: a validation question leaves no room for its text.
+    """
     run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
     facts = run.facts["sets"][name]
     reader = SpanReader(
@@ -105,6 +109,12 @@ def build_part(name: str, head: Any, training: Training) -> SpanTask:
         device=training.device,
         notify=once(),
     )
+    validation = run.questions(name, "validation")
+    try:
+        for number, one in enumerate(validation, start=1):
+            reader.windows_of(Question(one.question, one.context), number)
+    except UserError as error:
+        raise UserError(f"{run.path}: validation {error}") from error
     return SpanTask(
         model,
         SpanBatches(
@@ -112,7 +122,7 @@ def build_part(name: str, head: Any, training: Training) -> SpanTask:
             settings.batch_tokens,
             **training.reading(name),
         ),
-        run.questions(name, "validation"),
+        validation,
         reader,
         device=training.device,
         precision=training.precision,
