@@ -26,6 +26,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from heedful.basics.bounded_reading import read_json
+from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
 from heedful.data.readers.labelled import json_objects
 from heedful.data.readers.opening import open_input
@@ -168,7 +169,12 @@ def result(name: str, seed: int, rate: float | None, options: argparse.Namespace
 
 
 def tuned(name: str, options: argparse.Namespace) -> Iterator[Row]:
-    """The results of a system with all seeds, at the learning rate that is best in validation."""
+    """The results of a system with all seeds, at the learning rate that is best in validation.
+
+    Raises:
+        UserError: the data or settings are invalid, or the loss diverged with all learning rates,
+            or at the best one with another seed.
+    """
     first, *others = options.seeds
     if not options.rates:
         yield from (result(name, seed, None, options) for seed in options.seeds)
@@ -182,7 +188,7 @@ def tuned(name: str, options: argparse.Namespace) -> Iterator[Row]:
             continue
         figures[rate] = spec_of_run(run)[0].chosen().state["validation"]["rouge1"]
     if not figures:
-        sys.exit(f"{name}: the loss diverged with all learning rates")
+        raise UserError("the loss diverged with all learning rates")
     best = max(figures, key=lambda rate: figures[rate])
     yield from (result(name, seed, best, options) for seed in (first, *others))
 
@@ -252,16 +258,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(memory(options))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
+    failed = False
     if not options.collect:
         for corpus, names in BASELINES.items():
             for name in names:
                 baseline(corpus, name, options)
     if not options.collect and not options.baselines:
         for name in options.recipes:
-            list(tuned(name, options))
+            try:
+                list(tuned(name, options))
+            except UserError as error:
+                failed = True
+                print(f"summaries: {name}: {error}", file=sys.stderr)
     paths = sorted(options.out.glob("*.json"))
     print(report([json.loads(path.read_text(encoding="utf-8")) for path in paths]))
-    return 0
+    return 2 if failed else 0
 
 
 if __name__ == "__main__":

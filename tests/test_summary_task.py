@@ -6,6 +6,7 @@ import random
 import re
 import string
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -399,6 +400,32 @@ def test_the_benchmark_knows_its_baselines(tmp_path: Path, monkeypatch: Any) -> 
     given = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--baselines"]
     assert summaries.main(given) == 0
     assert len(list((tmp_path / "out").glob("*.json"))) == 6
+
+
+def test_the_benchmark_goes_on_after_a_system_that_diverges(
+    tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    summaries = __import__("summaries")
+    trained: list[tuple[str, int, float]] = []
+
+    def result(name: str, seed: int, rate: float, options: Any) -> dict[str, Any]:
+        if (name, seed) == ("scitldr-no-copy", 2):
+            raise summaries.DivergedError("the loss is not finite")
+        trained.append((name, seed, rate))
+        return {}
+
+    chosen = SimpleNamespace(state={"validation": {"rouge1": 20.0}})
+    run = SimpleNamespace(chosen=lambda: chosen)
+    monkeypatch.setattr(summaries, "baseline", lambda *given: {})
+    monkeypatch.setattr(summaries, "trained", lambda *given: tmp_path)
+    monkeypatch.setattr(summaries, "spec_of_run", lambda path: (run, None))
+    monkeypatch.setattr(summaries, "result", result)
+    names = ["scitldr-no-copy", "aeslc-no-copy"]
+    given = ["--data", str(tmp_path), "--out", str(tmp_path), "--seeds", "1", "2"]
+    assert summaries.main([*given, "--rates", "1e-3", "--recipes", *names]) == 2
+    assert trained == [(names[0], 1, 1e-3), (names[1], 1, 1e-3), (names[1], 2, 1e-3)]
+    assert "summaries: scitldr-no-copy: the loss is not finite" in capsys.readouterr().err
 
 
 def test_every_summary_of_a_text_is_a_target() -> None:
