@@ -159,6 +159,7 @@ def result(name: str, seed: int, rate: float | None, options: argparse.Namespace
         "system": name,
         "seed": seed,
         "rate": opened.recipe.training.learning_rate,
+        "max_steps": options.steps,
         "figures": recorded(found.figures),
         "validation": chosen.state["validation"],
         "steps": chosen.step,
@@ -194,17 +195,28 @@ def tuned(name: str, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def report(found: Sequence[Row]) -> str:
-    """One row for each system of each corpus: the mean of its seeds, or its interval."""
-    lines = []
-    for corpus in CORPORA:
-        own = [one for one in found if one["corpus"] == corpus]
-        for system in sorted({one["system"] for one in own}):
-            runs = [one for one in own if one["system"] == system]
-            cells = [_cell([one["figures"][name] for one in runs]) for name in NAMES.values()]
-            seeds = len(runs) if runs[0]["seed"] is not None else 0
-            lines.append([corpus, system, str(seeds or "–"), *cells])
-    header = ["corpus", "system", "seeds", *NAMES.values()]
+    """One row for each system and learning rate: the mean of its seeds, or its interval."""
+    rows: dict[tuple[str, str, float | None], dict[int | None, Row]] = {}
+    for one in found:
+        key = one["corpus"], one["system"], one.get("rate")
+        rows.setdefault(key, {})[one["seed"]] = one
+    lines, order = [], list(CORPORA)
+    for corpus, system, rate in sorted(
+        rows, key=lambda key: (order.index(key[0]), key[1], key[2] or 0)
+    ):
+        runs = rows[corpus, system, rate]
+        cells = [_cell([one["figures"][name] for one in runs.values()]) for name in NAMES.values()]
+        told = ["–", "–"] if rate is None else [f"{rate:g}", str(len(runs))]
+        lines.append([corpus, system, *told, *cells])
+    header = ["corpus", "system", "rate", "seeds", *NAMES.values()]
     return "\n".join([table(header, lines), "", said(machine(1))])
+
+
+def kept(options: argparse.Namespace) -> list[Row]:
+    """The results in the folder, without those of other ``--steps``."""
+    paths = sorted(options.out.glob("*.json"))
+    found: list[Row] = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return [one for one in found if one.get("max_steps", options.steps) == options.steps]
 
 
 def _cell(figures: Sequence[Sequence[float]]) -> str:
@@ -270,8 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except UserError as error:
                 failed = True
                 print(f"summaries: {name}: {error}", file=sys.stderr)
-    paths = sorted(options.out.glob("*.json"))
-    print(report([json.loads(path.read_text(encoding="utf-8")) for path in paths]))
+    print(report(kept(options)))
     return 2 if failed else 0
 
 

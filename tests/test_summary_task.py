@@ -428,6 +428,27 @@ def test_the_benchmark_goes_on_after_a_system_that_diverges(
     assert "summaries: scitldr-no-copy: the loss is not finite" in capsys.readouterr().err
 
 
+def test_the_benchmark_reports_learning_rates_and_steps_apart(
+    tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    summaries = __import__("summaries")
+    runs = [(1, 1e-3, None, 30.0), (1, 2e-3, None, 40.0), (2, 2e-3, None, 42.0), (1, 2e-3, 20, 1.0)]
+    for number, (seed, rate, steps, value) in enumerate(runs):
+        figures = {name: [value, value - 1, value + 1] for name in summaries.NAMES.values()}
+        row = {"corpus": "aeslc", "system": "aeslc-no-copy", "seed": seed, "figures": figures}
+        row |= {"rate": rate, "max_steps": steps}
+        (tmp_path / f"{number}.json").write_text(json.dumps(row))
+    assert summaries.main(["--out", str(tmp_path), "--collect"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:4]
+    assert [line.split()[5:9] for line in lines] == [
+        ["0.001", "|", "1", "|"],
+        ["0.002", "|", "2", "|"],
+    ]
+    assert "30.0 [29.0, 31.0]" in lines[0]
+    assert "41.0 ± 1.4" in lines[1]
+
+
 def test_every_summary_of_a_text_is_a_target() -> None:
     from heedful.data import columns
 
