@@ -455,6 +455,7 @@ def test_the_files_have_the_names_that_the_servers_ask_for() -> None:
         ),
         ("glue/cola", "dev.tsv", "gj04\t1\tA bird.\n", "no column 'sentence' of CoLA"),
         ("glue/sts-b", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\thigh\n", "not a number"),
+        ("glue/sts-b", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", "'nan' .* not a n"),
         ("superglue/cb", "val.jsonl", '{"premise": "a", "idx": 0}\n', "no field 'hypothesis'"),
         ("superglue/cb", "val.jsonl", '{"premise": "a"\n', "val.jsonl:1: not a JSON object"),
         ("superglue/cb", "val.jsonl", "\n", "val.jsonl:1: this line is empty"),

@@ -4,6 +4,7 @@ Each function reads an official record and yields its items. An item with severa
 them is right (COPA), which answers are right (MultiRC), or which candidate fits (ReCoRD).
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -200,15 +201,20 @@ def _labels(record: Any, task: SuiteTask, where: str) -> tuple[str, ...] | None:
         return None
     label = str(value).lower() if isinstance(value, bool) else str(value).strip()
     if task.is_numeric:
-        try:
-            float(label)
-        except ValueError as error:
-            raise UserError(f"{where}: '{label}' ({task.label}) is not a number") from error
+        if not _is_number(label):
+            raise UserError(f"{where}: '{label}' ({task.label}) is not a number")
     elif label not in task.labels:
         if label.lower() not in task.labels:
             raise _other_label(where, label, task, task.labels)
         label = label.lower()
     return (label,)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _other_label(where: str, label: Any, task: SuiteTask, known: Sequence[str]) -> UserError:
