@@ -394,6 +394,15 @@ def _loss(responder: Responder, pairs: list[Pair]) -> float:
 # The command
 
 
+def test_a_long_turn_is_named_by_its_dialogue(run: Path, tmp_path: Path) -> None:
+    long = "user: A tea, please.\nbot: Yes.\nuser: " + "tea " * 90 + "\nbot: Yes.\n"
+    (tmp_path / "long.txt").write_text(f"user: A tea!\nbot: Yes.\n\n{long}")
+    spec = spec_named("dialogue")
+    options = spec.evaluation_options()(beam=1)
+    with pytest.raises(UserError, match="the last turn of dialogue 2 has"):
+        spec.evaluate(open_run(run), [str(tmp_path / "long.txt")], options, Opening("cpu"))
+
+
 def test_other_commands(run: Path, tmp_path: Path) -> None:
     told = invoke("info", str(run))
     assert told.exit_code == 0, told.exception

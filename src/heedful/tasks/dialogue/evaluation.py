@@ -68,7 +68,7 @@ def evaluate_dialogues(
     so_far = [
         Dialogue.model_construct(turns=dialogues[one.dialogue].turns[: one.turn]) for one in asked
     ]
-    found = responder.answer_all(so_far, search)
+    found = responder.answer_all(so_far, search, numbers=[one.dialogue + 1 for one in asked])
     outputs, references = [one.text for one in found], [one.reference for one in asked]
     right = {"given history": [a == b for a, b in zip(outputs, references, strict=True)]}
     if options.own_history:

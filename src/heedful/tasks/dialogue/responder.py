@@ -170,6 +170,7 @@ class Responder(Translator):
         options: SearchOptions | None = None,
         *,
         alignments: bool = False,
+        numbers: Iterable[int] | None = None,
     ) -> list[Answer]:
         """The next turn of each dialogue; the result does not depend on the others.
 
@@ -177,6 +178,7 @@ class Responder(Translator):
             dialogues: the turns so far.
             options: search settings; those of the responder by default.
             alignments: whether to return the attention between words.
+            numbers: of the dialogues, for messages; by default their places, from 1.
 
         Raises:
             UserError: the last turn of a dialogue is longer than the model reads, or alignments
@@ -185,7 +187,10 @@ class Responder(Translator):
         options = options or self.options
         if alignments:
             self.require_alignments()
-        asked = [self._question(one, number) for number, one in enumerate(dialogues, start=1)]
+        numbers = range(1, len(dialogues) + 1) if numbers is None else numbers
+        asked = [
+            self._question(one, number) for one, number in zip(dialogues, numbers, strict=True)
+        ]
         items = [Item(number, 0, one.tokens) for number, one in enumerate(asked)]
         found: dict[int, Answer] = {}
         for batch in token_batches(items, options.width, self.batch_tokens):
@@ -304,7 +309,7 @@ class Responder(Translator):
                 Dialogue.model_construct(turns=turns[number][:place])
                 for number, place in first.items()
             ]
-            found = self.answer_all(so_far, options)
+            found = self.answer_all(so_far, options, numbers=[number + 1 for number in first])
             for (number, place), answer in zip(first.items(), found, strict=True):
                 own = turns[number][place]
                 turns[number][place] = own.model_copy(update={"text": answer.text})
