@@ -31,6 +31,7 @@ from heedful.evaluation.rouge import measures, rouge_figures, rouge_values
 from heedful.evaluation.statistics import measure
 from heedful.inference import Trace
 from heedful.models import Source, TensorState
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe
 from heedful.tasks.spec import Opening, spec_of_run
 from heedful.tasks.summary.encoding import collect, encode, encode_text, spelled, words_of, written
@@ -359,6 +360,17 @@ def test_a_run_starts_from_another_one(folder: Path) -> None:
     assert first.facts["known"]["words"] == second.facts["known"]["words"]
     one, other = (run.chosen().weights()["bias"] for run in (first, second))
     torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "value"), [("lower_case", False), ("split", "spaces")])
+def test_a_start_has_the_same_words(folder: Path, tmp_path: Path, name: str, value: Any) -> None:
+    tables = {**RECIPE, "data": {**RECIPE["data"], name: value}}
+    with pytest.raises(UserError, match=f"data.{name} differs from that of the run"):
+        heedful.train(tables, tmp_path / "run", data=folder, start_from=folder / "run")
+    made = {**tables, "training": {**RECIPE["training"], "max_steps": 1, "validate_every": 1}}
+    heedful.train(made, tmp_path / "start", data=folder)
+    chosen = spec_of_run(tmp_path / "start")[1].adapt_chosen(RECIPE, open_run(tmp_path / "start"))
+    assert chosen["data"][name] == value
 
 
 def test_validation_texts_that_are_left_out_are_not_summarised(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.tasks.column_spec import ColumnSpec
 from heedful.tasks.spec import Command, maps_of, register
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from heedful.tasks.summary.predictor import Summariser
     from heedful.tasks.summary.recipe import SummaryRecipe
     from heedful.tasks.summary.training import SummaryTask
+
+_READING = ("lower_case", "split")
+"""Settings of ``[data]`` that belong to the vocabulary."""
 
 
 class Summarising(ColumnSpec):
@@ -188,9 +192,20 @@ class Summarising(ColumnSpec):
     def tables_from(self, run: "Run") -> dict[str, Any]:
         return {"model": run.recipe.as_tables()["model"]}
 
+    def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
+        same = {name: start.facts["known"][name] for name in _READING}
+        return {**tables, "data": {**tables["data"], **same}}
+
     def known_from(self, start: "Start", examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
         known: dict[str, Any] = start.run.facts["known"]
         data, longest = recipe.data, recipe.model.max_length - 1
+        for name in _READING:
+            own = getattr(data, name)
+            if own != known[name]:
+                raise UserError(
+                    f"data.{name} differs from that of the run that this one starts from "
+                    f"({own!r}, there {known[name]!r}); use the same"
+                )
         return {
             **known,
             "cuts": data.longest_source is not None,
