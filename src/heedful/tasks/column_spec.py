@@ -378,3 +378,20 @@ class ColumnSpec(TaskSpec):
         kind = self.input_type()
         found = kind.model_validate(example.model_dump(include=set(kind.model_fields)))
         return named(found, example.where) if hasattr(example, "where") else found
+
+
+def refuse_other_data(data: BaseModel, theirs: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise UserError if a run would read its data in another way than the run it starts from.
+
+    Args:
+        data: the table ``[data]`` of the recipe.
+        theirs: the facts of the other run.
+        names: the settings that must be the same.
+    """
+    now = data.model_dump()
+    for name in names:
+        if now[name] != theirs[name]:
+            raise UserError(
+                f"data.{name} differs from that of the run that this one starts from "
+                f"({now[name]!r}, there {theirs[name]!r}); use the same"
+            )

@@ -1,7 +1,7 @@
 """Inputs that are sounds, for all tasks with sounds."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
@@ -180,21 +180,3 @@ def features_of(known: Any) -> "SoundFeatures":
     from heedful.data.sound_features import SoundFeatures
 
     return SoundFeatures.model_validate(known["features"])
-
-
-def refuse_other_data(data: BaseModel, theirs: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raise UserError if a run would read sounds or texts in another way than the run it starts
-    from.
-
-    Args:
-        data: the table ``[data]`` of the recipe.
-        theirs: the facts of the other run.
-        names: the settings that must be the same.
-    """
-    now = data.model_dump()
-    for name in names:
-        if now[name] != theirs[name]:
-            raise UserError(
-                f"data.{name} differs from that of the run that this one starts from "
-                f"({now[name]!r}, there {theirs[name]!r}); use the same"
-            )

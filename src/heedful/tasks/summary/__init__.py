@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.tasks.column_spec import ColumnSpec
+from heedful.tasks.column_spec import ColumnSpec, refuse_other_data
 from heedful.tasks.spec import Command, maps_of, register
 
 if TYPE_CHECKING:
@@ -199,13 +198,7 @@ class Summarising(ColumnSpec):
     def known_from(self, start: "Start", examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
         known: dict[str, Any] = start.run.facts["known"]
         data, longest = recipe.data, recipe.model.max_length - 1
-        for name in _READING:
-            own = getattr(data, name)
-            if own != known[name]:
-                raise UserError(
-                    f"data.{name} differs from that of the run that this one starts from "
-                    f"({own!r}, there {known[name]!r}); use the same"
-                )
+        refuse_other_data(data, known, _READING)
         return {
             **known,
             "cuts": data.longest_source is not None,

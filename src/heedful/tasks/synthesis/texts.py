@@ -17,7 +17,7 @@ from heedful.basics.notices import notice
 from heedful.basics.symbols import UNKNOWN
 from heedful.data.listed_vocabularies import Characters, ListedSettings
 from heedful.data.sentences import split_into_sentences
-from heedful.tasks.sound_input import refuse_other_data
+from heedful.tasks.column_spec import refuse_other_data
 from heedful.tasks.synthesis.examples import Recording, SpeechFeatures, SpeechFiles
 
 _SMALL = 1e-3

@@ -13,7 +13,7 @@ from heedful.basics.symbols import UNKNOWN
 from heedful.data.listed_vocabularies import Characters, ListedSettings, ListedVocabulary, Words
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding.ctc import positions_needed
-from heedful.tasks.sound_input import refuse_other_data
+from heedful.tasks.column_spec import refuse_other_data
 from heedful.tasks.transcription.examples import Spoken
 from heedful.tasks.transcription.subwords import Subwords
 
