@@ -160,8 +160,6 @@ def fine_tune(
     changes = [f"seed={seed}", f"training.learning_rate={rate}", *FINE_TUNING]
     changes += [f"training.threads={options.threads}", *options.set_fine_tuning]
     out: Path = options.out / system / task / f"rate-{rate:g}-seed-{seed}"
-    if (out / "result.json").exists():
-        return out
     data = options.data / folder
     if not train(with_overrides(tables, changes), out, data=data, start_from=start):
         raise KeyboardInterrupt

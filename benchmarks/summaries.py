@@ -260,7 +260,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--collect", action="store_true", help="print the results so far")
     parser.add_argument("--memory", type=Path, help="a run whose memory is measured")
     parser.add_argument("--inputs", type=int, default=10_000)
-    return parser.parse_args(arguments)
+    found = parser.parse_args(arguments)
+    if found.data is None and not found.collect:
+        parser.error("--data is needed: the folder with scitldr-a and aeslc")
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
