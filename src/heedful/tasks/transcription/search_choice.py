@@ -71,6 +71,8 @@ def choose_search(
     if choice.ctc_weight:
         _check_joint(predictor)
     settings = {name: own[name] for name in given}
+    if predictor.recipe.model.outputs != "both":
+        del settings["ctc_weight"]  # there is nothing to weigh
     if choice.language_model is not None:
         weight = _WEIGHT if choice.language_weight is None else choice.language_weight
         _use_language(predictor, choice.language_model, weight, device)
