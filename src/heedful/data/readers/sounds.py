@@ -293,9 +293,8 @@ def _bytes_of_page(file: BinaryIO) -> tuple[int, int]:
     file.seek(max(0, end - _PAGE))
     data = file.read()
     page = data[max(0, data.rfind(b"OggS\0")) :]
-    sizes = page[27 : 27 + page[26]] if len(page) > 26 else b""
-    whole = len(page) > 26 and len(sizes) == page[26]
-    return len(page), 27 + len(sizes) + sum(sizes) if whole else len(page) + 1
+    count = page[26] if len(page) > 26 else 0
+    return len(page), 27 + count + sum(page[27 : 27 + count])
 
 
 def _check(file: soundfile.SoundFile, name: str, *, whole: bool = True) -> None:
