@@ -88,7 +88,7 @@ def facts(count: int, seed: int) -> Iterator[dict[str, Any]]:
         yield {
             "context": context,
             "qas": [
-                row(f"facts-{number}-{place}", question, answer, starts[at] + text.index(answer))
+                row(f"facts-{number}-{place}", question, answer, starts[at] + find_words(answer, text))
                 for place, (question, answer, at, text) in enumerate(asked)
             ],
         }
@@ -117,13 +117,18 @@ def babi(folder: Path, most: int, seed: int) -> tuple[list[dict[str, Any]], Coun
 
 def place_of(story: list[str], answer: str, supports: list[int]) -> int | None:
     """Where the answer is in the joined story: in the last supporting fact, or where it is last."""
-    word = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
     starts = [sum(len(fact) + 1 for fact in story[:place]) for place in range(len(story))]
     for at in [*(one - 1 for one in reversed(supports)), *range(len(story) - 1, -1, -1)]:
-        match = word.search(story[at])
-        if match:
-            return starts[at] + match.start()
+        place = find_words(answer, story[at])
+        if place >= 0:
+            return starts[at] + place
     return None
+
+
+def find_words(answer: str, text: str) -> int:
+    """Where the answer is first in a text as whole words; -1: nowhere."""
+    match = re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text)
+    return match.start() if match else -1
 
 
 def part_of(context: str) -> str:

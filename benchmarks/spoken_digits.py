@@ -2,6 +2,11 @@
 
     python benchmarks/spoken_digits.py FOLDER runs/content runs/location [--plot lengths.svg]
                                        [--ctc-weight 0]
+    python benchmarks/spoken_digits.py FOLDER "location-aware=runs/location-1,runs/location-2"
+
+The runs of a system are its seeds. Its figures are their mean, with the least and the greatest
+between brackets; those of one run have a 95 % interval. ``NAME@0=RUNS`` is a weight of CTC in the
+search for this system.
 
 FOLDER is that of ``speech_data.py digits``. Recordings are not cut into parts, however long they
 are: the lengths are up to ten times those of the training (Chorowski et al. 2015, section 4.3). The
@@ -12,8 +17,10 @@ import argparse
 import csv
 import json
 import sys
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import heedful
 from heedful.basics.files import write_json
@@ -75,17 +82,54 @@ def _right_times(results: list[Any], expected: list[Any]) -> float:
     return 100 * inside / max(1, count)
 
 
+class System(NamedTuple):
+    """What one row and one curve show."""
+
+    name: str
+    runs: list[Path]
+    ctc_weight: float | None
+
+
+def system_of(given: str, ctc_weight: float | None) -> System:
+    """Read ``RUN`` or ``NAME=RUN,RUN`` or ``NAME@WEIGHT=RUN,RUN``."""
+    name, equal, runs = given.partition("=")
+    if not equal:
+        return System(given, [Path(given)], ctc_weight)
+    name, at, weight = name.partition("@")
+    return System(name, [Path(run) for run in runs.split(",")], float(weight) if at else ctc_weight)
+
+
+def summary(seeds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of a system: mean, least and greatest of its runs."""
+    if len(seeds) == 1:
+        return seeds[0]
+    found: dict[str, Any] = {}
+    for name in TABLES:
+        values = [own[name][0] for own in seeds]
+        found[name] = [fmean(values), min(values), max(values)]
+    if all("times" in own for own in seeds):
+        found["times"] = fmean(own["times"] for own in seeds)
+    return found
+
+
 def plot(found: dict[str, Any], path: Path) -> None:
-    """Word error rates over the number of digits."""
+    """Word error rates over the number of digits; bands are from the least to the greatest."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     places = {"single": 1, "test": 5, **{f"long-{n}": n for n in (10, 20, 30, 50)}}
-    for run, own in found.items():
-        axes.plot(list(places.values()), [own[name][0] for name in places], marker="o", label=run)
-    axes.axvspan(1, 5, color="0.92")
-    axes.set(xlabel="digits (grey: as in training)", ylabel="word error, %", ylim=(0, None))
-    axes.legend()
+    digits = list(places.values())
+    for (system, own), marker in zip(found.items(), cycle("osD^vPX")):
+        mean, low, high = ([own[name][part] for name in places] for part in range(3))
+        (line,) = axes.plot(digits, mean, marker=marker, markersize=4, label=system)
+        axes.fill_between(digits, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.axvspan(1, 5, color="0.92", zorder=0)
+    axes.set(xlabel="digits of an utterance (grey: as in training)", ylabel="word error, %")
+    axes.set(xscale="log", yscale="log", xticks=digits, yticks=[5, 10, 20, 50, 100, 200, 500])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.legend(fontsize=8)
     figure.savefig(path)
 
 
@@ -95,21 +139,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("systems", nargs="+", metavar="RUN or NAME=RUN,RUN")
     parser.add_argument("--plot", type=Path, help="a .svg, .png or .pdf file")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     parser.add_argument("--ctc-weight", type=float, help="of the search; default: that of the run")
     given = parser.parse_args()
-    found = {str(run): measured(run, given.folder, given.ctc_weight) for run in given.runs}
+    found = {}
+    for one in given.systems:
+        system = system_of(one, given.ctc_weight)
+        seeds = [measured(run, given.folder, system.ctc_weight) for run in system.runs]
+        found[system.name] = summary(seeds)
     if given.plot is not None:
         plot(found, given.plot)
     if given.json:
         print(json.dumps(found))
         return
     lines = [
-        [run, *(f"{own[name][0]:.1f} [{own[name][1]:.1f}, {own[name][2]:.1f}]" for name in TABLES),
+        [name, *(f"{own[of][0]:.1f} [{own[of][1]:.1f}, {own[of][2]:.1f}]" for of in TABLES),
          f"{own['times']:.1f} %" if "times" in own else "–"]
-        for run, own in found.items()
+        for name, own in found.items()
     ]  # fmt: skip
     print(table(["word error, %", *TABLES, "right times"], lines))
 
