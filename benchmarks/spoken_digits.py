@@ -5,8 +5,9 @@
     python benchmarks/spoken_digits.py FOLDER "location-aware=runs/location-1,runs/location-2"
 
 The runs of a system are its seeds. Its figures are their mean, with the least and the greatest
-between brackets; those of one run have a 95 % interval. ``NAME@0=RUNS`` is a weight of CTC in the
-search for this system.
+between brackets; those of one run have a 95 % interval. ``NAME@0=RUNS`` sets the weight of CTC in
+the search for this system. ``NAME@window=RUNS`` lets its attention read 0.75 seconds on either side
+of the median of the weights before (Chorowski et al. 2015, section 2.3), in the search only.
 
 FOLDER is that of ``speech_data.py digits``. Recordings are not cut into parts, however long they
 are: the lengths are up to ten times those of the training (Chorowski et al. 2015, section 4.3). The
@@ -23,6 +24,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import heedful
+from heedful.attention.normalizers import Softmax, Windowed
+from heedful.attention.recurrent import RecurrentAttention
 from heedful.basics.files import write_json
 from heedful.tasks.sound_input import heard_in
 from heedful.tasks.transcription.errors import error_figures
@@ -31,6 +34,8 @@ from reporting import table
 TABLES = ("single", "test", "long-10", "long-20", "long-30", "long-50")
 _LONGEST = 120.0
 """Seconds; no recording is longer."""
+_WINDOW = 19
+"""Positions of 40 ms on either side: 0.75 seconds, as the paper's 75 frames of 10 ms."""
 
 
 def rows_of(folder: Path, name: str) -> list[tuple[str, str]]:
@@ -40,12 +45,14 @@ def rows_of(folder: Path, name: str) -> list[tuple[str, str]]:
     return [(str(folder / row["path"]), row["text"]) for row in found]
 
 
-def measure(run: Path, folder: Path, ctc_weight: float | None) -> dict[str, Any]:
+def measure(run: Path, folder: Path, search: str) -> dict[str, Any]:
     """Word error rates of a run, and the share of right times."""
     reader: Any = heedful.load(run)
-    if ctc_weight is not None:
-        reader.options = reader.options.model_copy(update={"ctc_weight": ctc_weight})
-    reader.known = {**reader.known, "longest": _LONGEST}
+    if search == "window":
+        set_window(reader.model)
+    elif search:
+        reader.options = reader.options.model_copy(update={"ctc_weight": float(search)})
+    reader.known = {**reader.known, "longest_part": _LONGEST}
     found: dict[str, Any] = {}
     for name in TABLES:
         rows = rows_of(folder, name)
@@ -60,12 +67,21 @@ def measure(run: Path, folder: Path, ctc_weight: float | None) -> dict[str, Any]
     return found
 
 
-def measured(run: Path, folder: Path, ctc_weight: float | None) -> dict[str, Any]:
+def set_window(model: Any) -> None:
+    """Restrict the attention of a model with location-aware scores to a window."""
+    found = [one for one in model.modules() if isinstance(one, RecurrentAttention)]
+    if not found or not all(isinstance(one.normalize, Softmax) for one in found):
+        sys.exit("a window is for location-aware attention with a softmax")
+    for one in found:
+        one.normalize = Windowed(_WINDOW).eval()
+
+
+def measured(run: Path, folder: Path, search: str) -> dict[str, Any]:
     """What :func:`measure` found, which is kept in the run's folder; measured if it is not."""
-    search = "" if ctc_weight is None else f"-{ctc_weight}"
-    kept = run / f"spoken-digits-{folder.resolve().name}{search}.json"
+    name = f"spoken-digits-{folder.resolve().name}{search and f'-{search}'}.json"
+    kept = run / name
     if not kept.exists():
-        write_json(kept, measure(run, folder, ctc_weight))
+        write_json(kept, measure(run, folder, search))
     found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
     return found
 
@@ -87,16 +103,17 @@ class System(NamedTuple):
 
     name: str
     runs: list[Path]
-    ctc_weight: float | None
+    search: str
+    """A weight of CTC, ``window``, or nothing: the run's own search."""
 
 
-def system_of(given: str, ctc_weight: float | None) -> System:
-    """Read ``RUN`` or ``NAME=RUN,RUN`` or ``NAME@WEIGHT=RUN,RUN``."""
+def system_of(given: str, search: str) -> System:
+    """Read ``RUN`` or ``NAME=RUN,RUN`` or ``NAME@SEARCH=RUN,RUN``."""
     name, equal, runs = given.partition("=")
     if not equal:
-        return System(given, [Path(given)], ctc_weight)
-    name, at, weight = name.partition("@")
-    return System(name, [Path(run) for run in runs.split(",")], float(weight) if at else ctc_weight)
+        return System(given, [Path(given)], search)
+    name, _, own = name.partition("@")
+    return System(name, [Path(run) for run in runs.split(",")], own or search)
 
 
 def summary(seeds: list[dict[str, Any]]) -> dict[str, Any]:
@@ -142,12 +159,12 @@ def main() -> None:
     parser.add_argument("systems", nargs="+", metavar="RUN or NAME=RUN,RUN")
     parser.add_argument("--plot", type=Path, help="a .svg, .png or .pdf file")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
-    parser.add_argument("--ctc-weight", type=float, help="of the search; default: that of the run")
+    parser.add_argument("--ctc-weight", default="", help="of the search; default: that of the run")
     given = parser.parse_args()
     found = {}
     for one in given.systems:
         system = system_of(one, given.ctc_weight)
-        seeds = [measured(run, given.folder, system.ctc_weight) for run in system.runs]
+        seeds = [measured(run, given.folder, system.search) for run in system.runs]
         found[system.name] = summary(seeds)
     if given.plot is not None:
         plot(found, given.plot)

@@ -23,7 +23,14 @@ from heedful.cli import evaluate, plot, predict, task_commands, view
 from heedful.cli import train as train_command
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
-from heedful.data.readers.sounds import Sound, as_uri, quiet_cuts, read_clips, read_sound
+from heedful.data.readers.sounds import (
+    Sound,
+    as_uri,
+    heard_span,
+    quiet_cuts,
+    read_clips,
+    read_sound,
+)
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding import ShallowFusion
 from heedful.decoding.ctc import log_probability, prefix_search
@@ -168,6 +175,20 @@ def test_the_command_writes_a_line_for_each_file(folder: Path) -> None:
     given = heard_in(names[0]).model_dump_json()
     predicted = invoke("predict", str(folder / "run"), input=given + "\n")
     assert predicted.stdout.splitlines() == [lines[0]]
+    refused = invoke("predict", str(folder / "run"), names[0])
+    assert isinstance(refused.exception, UserError)
+    assert f"use 'heedful transcribe {folder / 'run'} {names[0]}'" in str(refused.exception)
+
+
+def test_bad_files_are_found_before_good_ones_are_read(folder: Path, tmp_path: Path) -> None:
+    bad, good = tmp_path / "bad.wav", str(folder / "test1.wav")
+    bad.write_bytes(b"no sound")
+    run = str(folder / "run")
+    for arguments in (("transcribe", run, good, str(bad)), ("view", run, str(bad))):
+        refused = invoke(*arguments)
+        assert isinstance(refused.exception, UserError)
+        assert str(refused.exception).startswith(f"{bad}: not a sound")
+        assert not refused.stdout
 
 
 def test_subtitles_of_one_file(folder: Path) -> None:
@@ -230,6 +251,53 @@ def test_long_recordings_are_transcribed_in_parts(folder: Path) -> None:
     assert found.text.split() == [word for word, *_ in words]
     expected = [value for _, *times in words for value in times]
     assert [value for one in found.words for value in one[1:]] == pytest.approx(expected)
+
+
+def test_silence_at_the_ends_is_cut_off(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A recording with silence around it is read as without it, and words keep their times."""
+    training = {**RECIPE["training"], "max_steps": 1}
+    data = {**RECIPE["data"], "longest": 30.0, "trim": 0.1}
+    assert heedful.train({**RECIPE, "data": data, "training": training}, tmp_path, data=folder)
+    seconds = [soundfile.info(folder / f"train{n}.wav").duration for n in range(90)]
+    reader = heedful.load(folder / "run")
+    known = heedful.load(tmp_path).known
+    assert known["trim"] == 0.1
+    assert 1.2 * max(seconds) < known["longest_part"] <= 1.5 * max(seconds)
+
+    reader.known = {**reader.known, "trim": 0.1}
+    around = np.zeros(RATE)
+    samples = np.pad(spoken(np.random.default_rng(3), ["low", "mid"])[0], RATE // 10)
+    soundfile.write(folder / "plain.wav", samples, RATE)
+    soundfile.write(folder / "wide.wav", np.concatenate([around, samples, around]), RATE)
+    soundfile.write(folder / "silent.wav", around, RATE)
+    names = ("plain", "wide", "silent")
+    examples = [heard_in(str(folder / f"{name}.wav")) for name in names]
+    features = SoundFeatures(**FEATURES)
+    first, second, _ = (one.frames(features, 0.1) for one in examples)
+    torch.testing.assert_close(first, second)
+    assert len(examples[1].frames(features)) > len(second) + 40
+    capsys.readouterr()
+    plain, wide, silent = reader.predict(examples)
+    assert plain.text == wide.text != ""
+    for a, b in zip(plain.words, wide.words, strict=True):
+        assert (b.start, b.end) == pytest.approx((a.start + 1, a.end + 1))
+    assert (silent.text, silent.words) == ("", ())
+    assert "1 recording is silent; its text is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.05, 3.0])
+def test_only_silence_is_cut_off(kept: float) -> None:
+    """What is at least 40 dB less loud than the loudest part, as the definition says."""
+    rng = np.random.default_rng(2)
+    samples = (0.001 * rng.standard_normal(10_000)).astype(np.float32)
+    samples[3010:3900] += np.sin(np.arange(890)).astype(np.float32)
+    samples[5000:5200] += 0.05 * np.sin(np.arange(200)).astype(np.float32)  # −26 dB
+    samples[9000:9100] += 0.002 * np.sin(np.arange(100)).astype(np.float32)  # −54 dB
+    first, end = heard_span(Sound(samples, 1000), kept)
+    assert first == max(0, 3000 - 1000 * kept)
+    assert end == min(10_000, 5200 + 1000 * kept)
 
 
 def test_the_trace_is_over_time(folder: Path, tmp_path: Path) -> None:
@@ -610,6 +678,7 @@ def test_a_recipe_is_chosen_from_a_table(folder: Path) -> None:
     recipe = TranscriptionRecipe.model_validate(tables)
     assert recipe.data.features.rate == RATE
     assert recipe.model.has_ctc
+    assert (recipe.data.trim, recipe.training.batch_tokens) == (0.2, 3000)
     empty = folder / "empty.tsv"
     empty.write_text("path\ttext\n", encoding="utf-8")
     with pytest.raises(UserError, match="no recordings to train on"):

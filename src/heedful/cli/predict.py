@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from mimetypes import guess_type
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,8 @@ class Predict:
     """Predict with a run of any task: one output line for each input line, in the same order.
 
     Each task also has its own command with more options, such as translate or classify. If an input
-    is a pair of texts, separate them with a TAB.
+    is a pair of texts, separate them with a TAB. If it is a picture or a recording, the line has
+    the path of its file.
 
     Examples:
 
@@ -62,6 +64,7 @@ def _run(options: Predict) -> None:
     check_output(options.output)
     use_threads(options.threads)
     spec = spec_of_run(options.run)[1].task_of_head(options.run, options.head)
+    _refuse_media(spec, options)
     predictor = spec.load(options.run, head=options.head, **opening_of(options))
     windows = line_windows(options.file, encoding=options.encoding)
     with bar("predicting", options.file, options.output, "lines") as advance:
@@ -75,6 +78,16 @@ def _run(options: Predict) -> None:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     add_command(app, "predict", Predict, _run)
+
+
+def _refuse_media(spec: "TaskSpec", options: Predict) -> None:
+    """Raise UserError for a picture or a recording in place of a list of paths."""
+    kind = (guess_type(options.file)[0] or "").split("/")[0]
+    if spec.media_fields and kind in ("audio", "image", "video"):
+        raise UserError(
+            f"{options.file} is no list of paths: predict reads the path of a file in each line; "
+            f"for one file, use 'heedful {spec.command} {options.run} {options.file}'"
+        )
 
 
 def _lines(

@@ -34,6 +34,8 @@ class Kind(ABC):
     """Families whose weights a run can start with."""
     counted: str = "tokens"
     """The unit in which ``heedful info`` counts training data."""
+    batch_unit: str = "tokens"
+    """The unit of ``training.batch_tokens``."""
     changeable_at_start: frozenset[str] = frozenset()
     """Model settings that may differ from those of the run that a run starts from."""
 

@@ -211,12 +211,13 @@ def _tables_of_run(
 
 def _report_chosen(tables: dict[str, Any], out: Path) -> None:
     training, model = tables["training"], tables["model"]
+    unit = spec_named(tables.get("task", DEFAULT)).batch_unit
     name = f"{model.get('size') or model.get('cell') or ''} {model['kind']}".strip()
     if "vocabulary_size" in tables.get("tokeniser", {}):
         name = f"{name}, vocabulary {tables['tokeniser']['vocabulary_size']:,}"
     notice(
         f"recipe chosen from the corpus: {name}, at most {training['max_steps']:,} steps of "
-        f"{training['batch_tokens']:,} tokens; {_held_out(tables['data'])}; written to "
+        f"{training['batch_tokens']:,} {unit}; {_held_out(tables['data'])}; written to "
         f"{out / 'recipe.toml'}"
     )
 

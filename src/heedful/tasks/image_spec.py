@@ -14,6 +14,7 @@ class ImageSpec(ColumnSpec):
     """Base of tasks with an image as input; ``known["form"]`` is the form of all images."""
 
     media_fields = frozenset({"image"})
+    batch_unit = "values"
 
     def input_type(self) -> "type[Seen]":
         from heedful.tasks.image_input import Seen

@@ -13,6 +13,8 @@ from heedful.data.readers.sounds import (
     Sound,
     as_flac,
     as_uri,
+    check_file,
+    heard_span,
     quiet_cuts,
     read_features,
     read_sound,
@@ -93,19 +95,46 @@ class Heard(BaseModel):
         found = read_features(sound_bytes(self.sound, self._where), features.bands, self._where)
         return features.finished(torch.from_numpy(found))
 
-    def frames(self, features: "SoundFeatures") -> "Tensor":
-        """The features ``[T, F]`` of the whole sound.
+    def trimmed(self, features: "SoundFeatures", kept: float | None) -> tuple[Sound, int]:
+        """The samples at the rate of the features, and the place of the first one in the sound.
+
+        Args:
+            features: have the rate.
+            kept: seconds of silence that stay at both ends; None for all of it.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        whole = self.samples(features)
+        if kept is None:
+            return whole, 0
+        first, end = heard_span(whole, kept)
+        return whole._replace(samples=whole.samples[first:end]), first
+
+    def frames(self, features: "SoundFeatures", kept: float | None = None) -> "Tensor":
+        """The features ``[T, F]`` of the sound.
+
+        Args:
+            features: how they are computed.
+            kept: as for :meth:`trimmed`; given features are not trimmed.
 
         Raises:
             UserError: it cannot be read.
         """
         if features.kind == "given":
             return self.given(features)
-        return features.of(self.samples(features))
+        return features.of(self.trimmed(features, kept)[0])
 
-    def parts(self, features: "SoundFeatures", longest: float) -> list[Part]:
+    def parts(
+        self, features: "SoundFeatures", longest: float, kept: float | None = None
+    ) -> list[Part]:
         """The sound in parts of at most so many seconds, cut where it is quiet; given features are
         cut at equal lengths.
+
+        Args:
+            features: how they are computed.
+            longest: seconds of the longest part.
+            kept: as for :meth:`trimmed`; given features are not trimmed.
 
         Raises:
             UserError: it cannot be read.
@@ -117,12 +146,12 @@ class Heard(BaseModel):
             return [
                 Part(start * features.step, frames[start : start + most], None) for start in starts
             ]
-        whole = self.samples(features)
+        whole, before = self.trimmed(features, kept)
         edges = [0, *quiet_cuts(whole, longest), len(whole.samples)]
         found = []
         for first, end in pairwise(edges):
             own = Sound(whole.samples[first:end], whole.rate)
-            found.append(Part(first / whole.rate, features.of(own), own))
+            found.append(Part((before + first) / whole.rate, features.of(own), own))
         return found
 
     def small(self, features: "SoundFeatures") -> Self:
@@ -164,8 +193,26 @@ def heard_in(path: str) -> Heard:
 
 
 def read_sound_argument(text: str) -> str:
-    """A JSON object as it is; the path of a file as an object with its contents."""
-    return text if text.lstrip().startswith("{") else heard_in(text).model_dump_json()
+    """A JSON object as it is; the path of a file as an object with its contents.
+
+    Raises:
+        UserError: the file cannot be read, or is no sound.
+    """
+    if text.lstrip().startswith("{"):
+        return text
+    check_files([text])  # the object does not name the file
+    return heard_in(text).model_dump_json()
+
+
+def check_files(paths: Iterable[str]) -> None:
+    """Check files before the first one is read; empty paths and files of features are not checked.
+
+    Raises:
+        UserError: a file cannot be read, or is no sound.
+    """
+    for path in paths:
+        if path and not path.endswith(".npy"):
+            check_file(path)
 
 
 def lines_of(paths: Iterable[str] | None) -> Iterable[str]:

@@ -34,6 +34,7 @@ class SoundSpec(ColumnSpec):
     """Base of tasks with the columns "frames", the features of a recording, and "text"."""
 
     reading_settings = ("encoding",)
+    batch_unit = "frames"
     rows_at_once = 64  # of recordings, 1,000 would be gigabytes
 
     @abstractmethod

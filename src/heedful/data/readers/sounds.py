@@ -39,6 +39,10 @@ _LOST = 1152
 """Samples that may be missing at the end: of one frame of MP3."""
 _LOUD = 0.999
 """Absolute values from here on are at the limit of their type."""
+_QUIET = 1e-4
+"""The largest sample of a silent sound."""
+_HEARD = 1e-4
+"""A part of a sound with less energy than this share of the loudest part (−40 dB) is silence."""
 
 
 class Sound(NamedTuple):
@@ -56,6 +60,11 @@ class Sound(NamedTuple):
     def seconds(self) -> float:
         """The duration."""
         return len(self.samples) / self.rate
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no sample is above 0.0001."""
+        return bool(np.abs(self.samples).max(initial=0.0) <= _QUIET)
 
 
 def read_sound(source: str | Path | bytes, rate: int | None = None, where: str = "") -> Sound:
@@ -101,6 +110,16 @@ def read_blocks(path: str | Path, seconds: float, rate: int | None = None) -> It
             yield sound if rate is None else resampled(sound, rate)
 
 
+def check_file(path: str | Path) -> None:
+    """Check what the beginning and the end of a file of sound say, without reading its samples.
+
+    Raises:
+        UserError: as for :func:`read_sound`; damage in the middle of the file is not found.
+    """
+    with _opened(path, str(path)) as file:
+        _check(file, str(path))
+
+
 def resampled(sound: Sound, rate: int) -> Sound:
     """The sound at another rate: a polyphase filter with a Kaiser window (SciPy).
 
@@ -115,6 +134,32 @@ def resampled(sound: Sound, rate: int) -> Sound:
     ratio = Fraction(rate, sound.rate)
     samples = resample_poly(sound.samples, ratio.numerator, ratio.denominator)
     return Sound(samples.astype(np.float32), rate, sound.clipped)
+
+
+def heard_span(sound: Sound, kept: float) -> tuple[int, int]:
+    """The first sample and the end of a sound without the silence at its ends.
+
+    Silence is what has at least 40 dB less energy than the loudest fiftieth of a second.
+
+    Args:
+        sound: all of it is heard if all of it is silent.
+        kept: seconds of silence that stay at both ends.
+
+    Example:
+        >>> samples = np.zeros(1000, np.float32)
+        >>> samples[400:600] = 0.5
+        >>> heard_span(Sound(samples, rate=1000), kept=0.1)
+        (300, 700)
+    """
+    size, count = max(1, sound.rate // 50), len(sound.samples)
+    if sound.is_silent:
+        return 0, count
+    padded = np.zeros(-(-count // size) * size)
+    padded[:count] = sound.samples
+    energies = (padded.reshape(-1, size) ** 2).sum(1)
+    loud = np.flatnonzero(energies > _HEARD * energies.max())
+    more = round(kept * sound.rate)
+    return max(0, int(loud[0]) * size - more), min(count, (int(loud[-1]) + 1) * size + more)
 
 
 def quiet_cuts(sound: Sound, longest: float) -> list[int]:

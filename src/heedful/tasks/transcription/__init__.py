@@ -91,8 +91,10 @@ class Transcription(SoundSpec):
 
     def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
         theirs = start.recipe.as_tables()["data"]
-        same = {name: theirs[name] for name in ("features", "units", "lower_case", "longest")}
-        return {**tables, "data": {**tables["data"], **same}}
+        names = ("features", "units", "lower_case", "longest", "trim")
+        own = {name: value for name, value in tables["data"].items() if name not in names}
+        same = {name: theirs[name] for name in names if name in theirs}
+        return {**tables, "data": {**own, **same}}
 
     def reads_any_length(self, run: Any) -> bool:
         return bool(run.recipe.model.reads_any_length)
@@ -102,7 +104,7 @@ class Transcription(SoundSpec):
         from heedful.tasks.transcription.texts import check_fits, tokens_of
 
         features = features_of(known)
-        frames = example.frames(features).numpy()
+        frames = example.frames(features, known.get("trim")).numpy()
         text = getattr(example, "text", None)
         if text is None:
             return {"frames": frames}

@@ -19,7 +19,7 @@ from heedful.tasks.options import (
     load_for,
     use_threads,
 )
-from heedful.tasks.sound_input import heard_in, lines_of
+from heedful.tasks.sound_input import check_files, heard_in, lines_of
 from heedful.tasks.transcription.search_choice import SearchChoice, choose_search
 
 _AT_ONCE = 16
@@ -29,8 +29,8 @@ _AT_ONCE = 16
 class TranscribeOptions(SearchChoice):
     """Transcribe recordings: one line for each file, in the same order.
 
-    Recordings that are longer than data.longest of the recipe are cut into parts where they are
-    quiet.
+    Recordings that are much longer than those of the training are cut into parts where they are
+    quiet. Files that are no recordings are found before the first one is transcribed.
 
     Examples:
 
@@ -59,7 +59,12 @@ class TranscribeOptions(SearchChoice):
         typer.Option("--subtitles", help="Write subtitles of one recording, from word times."),
     ] = None
     nbest: Annotated[
-        int, typer.Option("--nbest", help="Texts of each recording in the JSON output.")
+        int,
+        typer.Option(
+            "--nbest",
+            help="Texts of each recording in the JSON output, by log-probability divided by the "
+            "length penalty.",
+        ),
     ] = 1
     trace: TraceFile = None
     checkpoint: Checkpoint = None
@@ -76,6 +81,7 @@ def run(options: TranscribeOptions) -> None:
     use_threads(options.threads)
     from heedful.inference.files import write_lines
 
+    check_files(options.files or [])
     predictor = load_for("transcription", options)
     choose_search(predictor, options, nbest=options.nbest, device=options.device)
     paths: Iterable[str] = _apart(lines_of(options.files), options.output)

@@ -9,10 +9,15 @@ from heedful.tasks.transcription.examples import SpokenFiles
 
 _PIPE = "a recipe is chosen after the data are read, which cannot be done with standard input"
 _PASSES = 60
-_BATCH_FRAMES = 16_000
+_BATCHES = 200
+"""Of a pass, unless batches would have fewer or more frames than _BATCH_FRAMES."""
+_BATCH_FRAMES = (3_000, 16_000)
+"""Small batches need fewer passes over few recordings; docs/transcription.md, "Measured"."""
 _HIGHEST = 16_000
 """Samples per second; speech needs no more."""
 _LONGEST = 30.0
+_SILENCE = 0.2
+"""Seconds that stay at both ends: users of a microphone do not begin and end as clips do."""
 
 
 def choose(
@@ -33,8 +38,6 @@ def choose(
     files = SpokenFiles(train=paths, sounds=sounds or "")
     found = files.read(find_data(paths, folder), encoding)
     rate, seconds = rate_and_seconds(found, _HIGHEST, ", ".join(paths))
-    steps = max(300, min(20_000, round(_PASSES * seconds * 100 / _BATCH_FRAMES)))
-    every = max(50, steps // 20)
     return {
         "task": "transcription",
         "seed": 1,
@@ -42,6 +45,7 @@ def choose(
             **data_table(paths, encoding=encoding, sounds=sounds),
             "features": {"rate": rate, "bands": 40 if rate < _HIGHEST else 80},
             "longest": _LONGEST,
+            "trim": _SILENCE,
             "validation_share": 0.1,
             "test_share": 0.1,
         },
@@ -56,16 +60,25 @@ def choose(
             "hidden_size": 192,
             "dropout": 0.2,
         },
-        "training": {
-            "max_steps": steps,
-            "batch_tokens": _BATCH_FRAMES,
-            "learning_rate": 0.001,
-            "schedule": "linear",
-            "warmup_steps": min(200, steps // 10),
-            "precision": "float32",
-            "choose_by": "character_error",
-            "masks": {},
-            "validate_every": every,
-            "checkpoint_every": every,
-        },
+        "training": _training(seconds),
+    }
+
+
+def _training(seconds: float) -> dict[str, Any]:
+    """The settings of the training, for so many seconds of sound."""
+    frames = round(seconds * 100)
+    batch = max(_BATCH_FRAMES[0], min(_BATCH_FRAMES[1], frames // _BATCHES))
+    steps = max(300, min(20_000, _PASSES * frames // batch))
+    every = max(50, steps // 20)
+    return {
+        "max_steps": steps,
+        "batch_tokens": batch,
+        "learning_rate": 0.001,
+        "schedule": "linear",
+        "warmup_steps": min(200, steps // 10),
+        "precision": "float32",
+        "choose_by": "character_error",
+        "masks": {},
+        "validate_every": every,
+        "checkpoint_every": every,
     }

@@ -31,6 +31,8 @@ class SpokenFiles(ExampleFiles):
     features: SoundFeatures = SoundFeatures()
     longest: float = Field(30.0, gt=0, le=MOST_SECONDS)
     """Seconds. Longer sounds are not trained on, and are transcribed in parts."""
+    trim: float | None = Field(None, ge=0, le=10)
+    """Seconds of silence that stay at both ends of a sound; by default, all of it."""
     units: Literal["characters", "words"] = "characters"
     """What is predicted one after the other."""
     lower_case: bool = True

@@ -236,16 +236,18 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
     def answer_keyed(self, inputs: Sequence[Heard], keys: Sequence[int]) -> list[Transcript]:
         """One text for each of some sounds; long ones are transcribed in parts."""
-        longest = self.known["longest"]
-        of_each = [one.parts(self.features, longest) for one in inputs]
+        of_each = [self._parts(one) for one in inputs]
         parts = [part for own in of_each for part in own]
         numbers = [
             key * _MOST_PARTS + place
             for key, own in zip(keys, of_each, strict=True)
             for place in range(len(own))
         ]
-        order = sorted(range(len(parts)), key=lambda place: len(parts[place].features))
-        found: dict[int, Transcript] = {}
+        silent = {place for place, part in enumerate(parts) if _is_silent(part)}
+        found = dict.fromkeys(silent, Transcript("", (), 0.0))
+        counted_notice(self.notify, _unheard, sum(all(map(_is_silent, own)) for own in of_each))
+        heard = [place for place in range(len(parts)) if place not in silent]
+        order = sorted(heard, key=lambda place: len(parts[place].features))
         for first in range(0, len(order), _AT_ONCE):
             some = order[first : first + _AT_ONCE]
             transcripts = self._transcribe(
@@ -254,6 +256,11 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
             found.update(zip(some, transcripts, strict=True))
         texts = iter(found[place] for place in range(len(parts)))
         return [_joined([next(texts) for _ in own]) for own in of_each]
+
+    def _parts(self, heard: Heard) -> list[Part]:
+        """The parts of a sound that are transcribed one by one."""
+        longest = self.known.get("longest_part", self.known["longest"])
+        return heard.parts(self.features, longest, self.known.get("trim"))
 
     def _transcribe(self, parts: Sequence[Part], keys: Sequence[int]) -> list[Transcript]:
         frames = pad_sequence([part.features for part in parts], batch_first=True)
@@ -308,7 +315,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
             heard: the sound; of a long one, the first part.
             relevance: whether to add relevance maps.
         """
-        part = heard.parts(self.features, self.known["longest"])[0]
+        part = self._parts(heard)[0]
         sounds = Sounds(
             part.features.unsqueeze(0).to(self.device),
             torch.tensor([len(part.features)], device=self.device),
@@ -338,6 +345,16 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
         with self.ready():
             more = ctc_map(self.model.emissions(listened)[0].cpu(), best.tokens)
         return replace(made, axes={**axes, **made.axes}, maps=[*made.maps, *more])
+
+
+def _is_silent(part: Part) -> bool:
+    return part.sound is not None and part.sound.is_silent
+
+
+def _unheard(silent: int) -> str:
+    if silent == 1:
+        return "1 recording is silent; its text is empty"
+    return f"{silent:,} recordings are silent; their texts are empty"
 
 
 def _different(texts: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:

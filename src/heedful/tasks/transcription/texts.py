@@ -2,10 +2,8 @@
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
@@ -14,14 +12,14 @@ from heedful.data.listed_vocabularies import Characters, ListedSettings, ListedV
 from heedful.data.sound_features import SoundFeatures
 from heedful.decoding.ctc import positions_needed
 from heedful.tasks.column_spec import refuse_other_data
-from heedful.tasks.transcription.examples import Spoken
+from heedful.tasks.transcription.examples import Spoken, SpokenFiles
 from heedful.tasks.transcription.subwords import Subwords
 
 _KINDS = {"characters": Characters, "words": Words}
-_QUIET = 1e-4
-"""The largest sample of a silent sound."""
 _CLIPPED = 0.01
 """The share of samples at the limit from which a sound is called clipped."""
+_LONGER = 1.5
+"""Parts of long sounds are at most so many times as long as the longest training sound."""
 
 
 def collect(examples: Iterable[Spoken], recipe: Any) -> dict[str, Any]:
@@ -37,7 +35,8 @@ def collect(examples: Iterable[Spoken], recipe: Any) -> dict[str, Any]:
         UserError: there are no texts, or they do not fit the size of the vocabulary.
     """
     data, subwords = recipe.data, recipe.tokeniser
-    texts = (spaced(one.text) for one in _checked(examples, data.features))
+    checked = _Checked(examples, data)
+    texts = (spaced(one.text) for one in checked)
     if subwords is not None:
         own = Subwords.train(
             texts, subwords, lower_case=data.lower_case, seed=recipe.seed, where="data.train"
@@ -57,14 +56,16 @@ def collect(examples: Iterable[Spoken], recipe: Any) -> dict[str, Any]:
         **units,
         "lower_case": data.lower_case,
         "features": data.features.model_dump(),
-        **_limits(recipe),
+        **_limits(recipe, checked),
     }
 
 
-def _limits(recipe: Any) -> dict[str, Any]:
+def _limits(recipe: Any, checked: "_Checked") -> dict[str, Any]:
     model = recipe.model
     return {
         "longest": recipe.data.longest,
+        "longest_part": checked.longest_part,
+        "trim": recipe.data.trim,
         "most_tokens": model.max_length - 1,
         "ctc_reduction": model.reduction if model.has_ctc else None,
     }
@@ -85,7 +86,8 @@ def continued(theirs: Mapping[str, Any], examples: Iterable[Spoken], recipe: Any
     same = ("features", "lower_case", *(("units",) if recipe.tokeniser is None else ()))
     refuse_other_data(data, theirs, same)
     count = unknown = 0
-    for one in _checked(examples, data.features):
+    checked = _Checked(examples, data)
+    for one in checked:
         tokens = vocabulary.encode(spaced(one.text))
         count, unknown = count + len(tokens), unknown + tokens.count(UNKNOWN)
     if not count:
@@ -95,26 +97,40 @@ def continued(theirs: Mapping[str, Any], examples: Iterable[Spoken], recipe: Any
             f"data.train: {unknown:,} of {count:,} {vocabulary.noun} ({unknown / count:.2%}) are "
             "not in the vocabulary of the run that this one starts from"
         )
-    return {**theirs, **_limits(recipe)}
+    return {**theirs, **_limits(recipe, checked)}
 
 
-def _checked(examples: Iterable[Spoken], features: SoundFeatures) -> Iterable[Spoken]:
-    """The examples; silent and clipped sounds are counted."""
-    silent: list[str] = []
-    clipped: list[str] = []
-    count = 0
-    for one in examples:
-        count += 1
-        if features.kind != "given":
-            sound = one.samples(features)
-            if np.abs(sound.samples).max() <= _QUIET:
-                silent.append(one.where)
-            elif sound.clipped > _CLIPPED:
-                clipped.append(one.where)
-        yield one
-    for found, how in ((silent, "silent"), (clipped, "clipped (too loud for their format)")):
-        if found:
-            notice(f"{len(found):,} of {count:,} training sounds are {how}, such as {found[0]}")
+class _Checked:
+    """The examples; silent and clipped sounds are counted, and the longest one is measured."""
+
+    def __init__(self, examples: Iterable[Spoken], data: SpokenFiles) -> None:
+        self.examples, self.data = examples, data
+        self.seconds = 0.0
+
+    @property
+    def longest_part(self) -> float:
+        """Seconds of the longest part of a sound that is transcribed, once all are read."""
+        seconds = _LONGER * self.seconds
+        return min(self.data.longest, seconds) if seconds else self.data.longest
+
+    def __iter__(self) -> Iterator[Spoken]:
+        silent: list[str] = []
+        clipped: list[str] = []
+        count = 0
+        for one in self.examples:
+            count += 1
+            if self.data.features.kind != "given":
+                sound, _ = one.trimmed(self.data.features, self.data.trim)
+                if sound.is_silent:
+                    silent.append(one.where)
+                elif sound.clipped > _CLIPPED:
+                    clipped.append(one.where)
+                if sound.seconds <= self.data.longest:
+                    self.seconds = max(self.seconds, sound.seconds)
+            yield one
+        for found, how in ((silent, "silent"), (clipped, "clipped (too loud for their format)")):
+            if found:
+                notice(f"{len(found):,} of {count:,} training sounds are {how}, such as {found[0]}")
 
 
 def spaced(text: str) -> str:
