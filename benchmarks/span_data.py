@@ -88,7 +88,12 @@ def facts(count: int, seed: int) -> Iterator[dict[str, Any]]:
         yield {
             "context": context,
             "qas": [
-                row(f"facts-{number}-{place}", question, answer, starts[at] + find_words(answer, text))
+                row(
+                    f"facts-{number}-{place}",
+                    question,
+                    answer,
+                    starts[at] + find_words(answer, text),
+                )
                 for place, (question, answer, at, text) in enumerate(asked)
             ],
         }
