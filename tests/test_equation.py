@@ -1,5 +1,6 @@
 """The terms of the equation: the recorded weights follow from them; and models' stages in order."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -8,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.attention import Attention, MultiHeadAttention, masks, watch
+from heedful.attention import Attention, MultiHeadAttention, RecurrentAttention, masks, watch
 from heedful.attention.normalizers import SoftmaxOffByOne
-from heedful.attention.scores import Additive, Gaussian
+from heedful.attention.scores import Additive, Gaussian, LocationAware
 from heedful.attention.settings import AttentionSettings
 from heedful.basics.errors import UserError
 from heedful.inference.architecture import Architecture, Stage, architecture_of
 from heedful.inference.equation import Equation, EquationRow, equation_of
+from heedful.inference.lens import lens_of
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from serving_help import VOCABULARY, translator
 from test_serving_readers import TAGGER, WRITER
@@ -141,6 +143,56 @@ def test_the_equation_of_a_recurrent_translator() -> None:
         assert row.score == "additive"
         assert torch.allclose(row.weights, attention.weights[0, query], atol=1e-6)
         check(row)
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_earlier_weights_are_part_of_what_is_added(stepwise: bool, masked: bool) -> None:
+    torch.manual_seed(5)
+    score = LocationAware(3, 5, hidden_dim=7, filters=2, width=3)
+    module = RecurrentAttention(score).eval()
+    query, key = torch.randn(1, 4, 3), torch.randn(1, 6, 5)
+    mask = torch.tensor([True] * 5 + [False]) if masked else None
+
+    def read() -> None:
+        if not stepwise:
+            module(query, key, mask=mask)
+            return
+        memory = module.remember(key)
+        state = module.start(memory)
+        for one in query.unbind(1):
+            _, state = module.step(one, memory, state, mask)
+
+    with torch.no_grad(), watch(module) as seen:
+        read()
+    weights = torch.cat(seen[""], 2)[0, 0]
+    found = module_equation(module, read)
+    assert (found.heads, found.queries) == (1, 4)
+    for step in range(4):
+        row = found.row(0, step)
+        assert (row.score, row.past) == ("additive", True)
+        assert torch.allclose(row.weights, weights[step], atol=1e-6)
+        assert row.allowed.tolist() == [True] * 5 + [not masked]
+        assert bool(row.added.any()) == (step > 0)  # there are no weights before the first step
+        check(row)
+
+
+def test_the_architecture_says_what_else_there_is() -> None:
+    """An equation can be computed of exactly the modules that are listed."""
+    for trace, lens in (
+        (lambda: translator().trace("the small cat", "a dog"), True),
+        (lambda: recurrent().trace("the small cat", "a dog"), False),
+        (lambda: TAGGER.trace(["a", "cat"]), False),
+        (lambda: WRITER.trace("a cat", ""), True),
+    ):
+        found = architecture_of(trace)
+        maps = [one.name for one in trace().maps if one.kind == "weights"]
+        assert list(found.equations) == maps
+        for name in maps:
+            assert equation_of(name, trace).queries
+        assert found.lens == lens
+        with contextlib.nullcontext() if lens else pytest.raises(UserError, match="no layers"):
+            lens_of(trace)
 
 
 def recurrent() -> Any:

@@ -42,6 +42,8 @@ def one_head(draw: Draw) -> Draw:
 class Attentive(Watchable):
     """Base of single-head and multi-head modules."""
 
+    gives_terms = True
+
     def __init__(
         self,
         score: Score | None,

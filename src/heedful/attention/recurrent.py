@@ -7,7 +7,7 @@ Chorowski et al. 2015, Tu et al. 2016, See et al. 2017, Raffel et al. 2017; see 
 normalizers. Shapes: B batch, Q queries, K keys, dq, dk, dv widths.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,12 +17,14 @@ from torch import Tensor
 from heedful.attention.checking import check_dropout, check_inputs, check_part
 from heedful.attention.functional import HALVES
 from heedful.attention.masks import Grid, Mask, split_mask
+from heedful.attention.mechanism import Mechanism
 from heedful.attention.modules import Memory, one_head
 from heedful.attention.normalizers import Draw, Normalizer, Queries, Softmax
 from heedful.attention.normalizers.recurrent import RecurrentNormalizer
 from heedful.attention.scores import ScaledDot, Score
-from heedful.attention.scores.recurrent import RecurrentScore
-from heedful.attention.watching import Watchable
+from heedful.attention.scores.recurrent import RecurrentAdditive, RecurrentScore
+from heedful.attention.terms import of_one_head
+from heedful.attention.watching import Terms, Watchable
 from heedful.basics.device import without_autocast
 from heedful.basics.shapes import leading_sizes
 
@@ -55,6 +57,28 @@ class AttentionState(NamedTuple):
         return AttentionState(self.step, score, normalizer)
 
 
+class _Compared(NamedTuple):
+    """What one step compared, for watchers of terms."""
+
+    query: Tensor
+    """Projected, ``[.., 1, D]``."""
+    scores: Tensor
+    """``[.., 1, K]``"""
+    allowed: Tensor | None
+    """Which keys may be attended to."""
+
+
+class _Step(NamedTuple):
+    """One step: its result and the next state."""
+
+    weights: Tensor
+    """``[.., 1, K]``"""
+    draw: Draw | None
+    state: AttentionState
+    compared: _Compared | None
+    """None if no watcher needs it."""
+
+
 class RecurrentAttention(Watchable):
     """One head whose score and normalizer may depend on the weights of the steps before.
 
@@ -82,6 +106,8 @@ class RecurrentAttention(Watchable):
         >>> context.shape, state.step
         (torch.Size([2, 5]), 1)
     """
+
+    gives_terms = True
 
     def __init__(
         self,
@@ -141,8 +167,8 @@ class RecurrentAttention(Watchable):
             query.device,
             first=state.step,
         )
-        weights, draw, state = self._weigh(query, memory.key, split_mask(mask, grid), state)
-        return self._read(weights, draw, memory).squeeze(-2), state
+        found = self._weigh(query, memory.key, split_mask(mask, grid), state)
+        return self._read([found], memory, found.weights).squeeze(-2), found.state
 
     def weigh(
         self,
@@ -158,13 +184,12 @@ class RecurrentAttention(Watchable):
         """
         check_inputs(query=query)
         shape = (*leading_sizes(query, memory.key), 1, memory.key.shape[-2])
-        weights, draws = [], []
+        steps = []
         for one in query.split(1, -2):
             split = split_mask(mask, Grid(shape, query.device, first=state.step))
-            found, draw, state = self._weigh(one, memory.key, split, state)
-            weights.append(found)
-            draws.append(draw)
-        return self._shown(torch.cat(weights, -2), _joined(draws)), state
+            steps.append(self._weigh(one, memory.key, split, state))
+            state = steps[-1].state
+        return self._shown(steps, memory, torch.cat([one.weights for one in steps], -2)), state
 
     def forward(
         self,
@@ -192,16 +217,16 @@ class RecurrentAttention(Watchable):
         """:meth:`forward` over the result of :meth:`remember`."""
         key = memory.key
         shape = (*leading_sizes(query, key), query.shape[-2], key.shape[-2])
-        state, weights, draws = self.start(memory), [], []
+        state, steps = self.start(memory), []
         for step in range(query.shape[-2]):
             row = torch.tensor([step], device=query.device)
             split = split_mask(mask, Grid(shape, query.device, rows=row, first=0))
             one = query[..., step : step + 1, :]
-            found, draw, state = self._weigh(one, memory.key, split, state)
-            weights.append(found)
-            draws.append(draw)
+            steps.append(self._weigh(one, memory.key, split, state))
+            state = steps[-1].state
+        weights = [found.weights for found in steps]
         joined = torch.cat(weights, -2) if weights else query.new_zeros(shape)
-        return self._read(joined, _joined(draws), memory)
+        return self._read(steps, memory, joined)
 
     def _weigh(
         self,
@@ -209,8 +234,8 @@ class RecurrentAttention(Watchable):
         key: Tensor,
         split: tuple[Tensor | None, Tensor | None],
         state: AttentionState,
-    ) -> tuple[Tensor, Draw | None, AttentionState]:
-        """Weights ``[.., 1, K]`` of one step, their draw, and the next state."""
+    ) -> _Step:
+        """One step."""
         projected = self.score.project_query(query)
         if projected.dtype in HALVES:
             with without_autocast(query):
@@ -224,7 +249,7 @@ class RecurrentAttention(Watchable):
         key: Tensor,
         split: tuple[Tensor | None, Tensor | None],
         state: AttentionState,
-    ) -> tuple[Tensor, Draw | None, AttentionState]:
+    ) -> _Step:
         score, normalize, (allowed, bias) = self.score, self.normalize, split
         if isinstance(score, RecurrentScore):
             scores = score.compare_at(projected, key, state.score)
@@ -249,11 +274,13 @@ class RecurrentAttention(Watchable):
             if isinstance(normalize, RecurrentNormalizer)
             else (),
         )
-        return weights, draw, after
+        compared = _Compared(projected, scores, allowed) if self.terms_watched else None
+        return _Step(weights, draw, after, compared)
 
-    def _read(self, weights: Tensor, draw: Draw | None, memory: Memory) -> Tensor:
-        """The contexts ``[.., Q, dv]`` of ``weights [.., Q, K]``, which watchers see."""
-        weights = self._shown(weights, draw)
+    def _read(self, steps: Sequence[_Step], memory: Memory, weights: Tensor) -> Tensor:
+        """The contexts ``[.., Q, dv]`` of the ``weights [.., Q, K]`` of steps, which watchers
+        see."""
+        weights = self._shown(steps, memory, weights)
         if self.training and self.dropout:
             weights = F.dropout(weights, self.dropout)
         weights, value = weights.to(memory.value.dtype), memory.value
@@ -262,9 +289,10 @@ class RecurrentAttention(Watchable):
             return (weights.transpose(-3, -2) @ value).transpose(-3, -2)
         return weights @ value
 
-    def _shown(self, weights: Tensor, draw: Draw | None) -> Tensor:
-        """The weights ``[.., Q, K]``, after watchers have seen them."""
+    def _shown(self, steps: Sequence[_Step], memory: Memory, weights: Tensor) -> Tensor:
+        """The weights ``[.., Q, K]`` of steps, after watchers have seen them."""
         if self.watched_at_all:
+            draw = _joined([found.draw for found in steps])
             shown = weights.unsqueeze(-3)  # Contexts are computed from the tensor that is shown.
             self.show(shown, None if draw is None else one_head(draw))
             if self.watched_in_part and self.normalize.draws:
@@ -274,7 +302,38 @@ class RecurrentAttention(Watchable):
             if self.watched_in_part:
                 self.show_some(lambda rows: shown[..., rows, :], shown, shown.shape[-1])
             weights = shown.squeeze(-3)
+            compared = [found.compared for found in steps if found.compared is not None]
+            if compared:
+                self.show_terms(self._terms(compared, memory, weights))
         return weights
+
+    def _terms(self, steps: Sequence[_Compared], memory: Memory, weights: Tensor) -> Terms:
+        """The terms of the equation of some steps, of one head."""
+        parts = Mechanism(self.score, self.normalize)
+        tanh_vector, sink = parts.tanh_vector(), parts.sink_logits()
+        if isinstance(self.score, RecurrentAdditive):
+            tanh_vector = self.score.v
+        scale = parts.softmax_scale()
+        scores = torch.cat([one.scores for one in steps], -2)
+        masks = [one.allowed for one in steps if one.allowed is not None]
+        like = steps[0].scores
+        key, value = _wide(memory.key), _wide(memory.value)
+        return of_one_head(
+            Terms(
+                torch.cat([one.query for one in steps], -2).detach(),
+                key.detach(),
+                value.detach(),
+                scores.detach(),
+                torch.cat([one.expand_as(like) for one in masks], -2) if masks else None,
+                weights.detach(),
+                (weights.to(value.dtype) @ value).detach(),
+                dot_scale=parts.dot_scale(key.shape[-1]),
+                tanh_vector=tanh_vector,
+                softmax_scale=1.0 if scale is None and sink is not None else scale,
+                sink=sink,
+                past=isinstance(self.score, RecurrentScore),
+            )
+        )
 
 
 def _joined(draws: list[Draw | None]) -> Draw | None:

@@ -53,6 +53,8 @@ class Terms(NamedTuple):
     """The factor on the scores, if they are normalized by a softmax."""
     sink: Tensor | float | None
     """The score of one more key of value 0, ``[H]`` or one number; None for no such key."""
+    past: bool = False
+    """Whether the scores also depend on the weights of earlier queries."""
 
 
 class _Watcher:
@@ -128,6 +130,9 @@ def _indices(rows: Sequence[int], queries: int, device: torch.device) -> Tensor:
 
 class Watchable(nn.Module):
     """An attention module whose weights can be watched."""
+
+    gives_terms: bool = False
+    """Whether watchers can have the terms of its equation (:class:`Terms`)."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,6 +50,10 @@ class Architecture:
     lanes: dict[str, list[Stage]]
     """Axis → stages, in the order in which they run; the last lane decides."""
     parameters: int
+    equations: Sequence[str]
+    """The attention modules with an equation (:func:`~heedful.inference.equation.equation_of`)."""
+    lens: bool
+    """Whether the logit lens can be computed (:func:`~heedful.inference.lens.lens_of`)."""
 
 
 @dataclass
@@ -136,7 +140,22 @@ def _describe(run: Run, calls: _Calls) -> Architecture:
         if own
     }
     parameters = sum(one.numel() for one in run.model.parameters())
-    return Architecture(sorted_lanes, parameters)
+    return Architecture(sorted_lanes, parameters, _with_equation(run), _has_lens(run, calls))
+
+
+def _with_equation(run: Run) -> list[str]:
+    found = []
+    for name in run.axes_of:
+        part = run.model.get_submodule(name)
+        if isinstance(part, Watchable) and part.gives_terms:
+            found.append(name)
+    return found
+
+
+def _has_lens(run: Run, calls: _Calls) -> bool:
+    decided = run.decision is not None and run.decision.tokens is not None
+    layers = [] if run.readout is None else run.readout.layers
+    return decided and bool(layers) and all(name in calls.first for name in layers)
 
 
 def _stages(

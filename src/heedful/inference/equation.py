@@ -31,7 +31,7 @@ class EquationRow(NamedTuple):
     vector: Tensor | None
     """``v [D]`` of an additive score."""
     added: Tensor
-    """``[K]``: what positions and masks add to the scores; zeros for other scores."""
+    """``[K]``: what positions, masks and earlier weights add; zeros for other scores."""
     scores: Tensor
     """``[K]``; 0 for keys that are not allowed."""
     allowed: Tensor
@@ -46,6 +46,8 @@ class EquationRow(NamedTuple):
     """``[E]``, as recorded."""
     added_context: Tensor
     """``[E]``: what positions add to the weighted sum."""
+    past: bool
+    """Whether scores also depend on the weights of earlier queries, whose part ``added`` has."""
 
 
 class Equation:
@@ -182,6 +184,7 @@ def _row(terms: Terms, head: int, query: int) -> EquationRow:
         weights,
         context,
         _without_rounding(context - summed, context),
+        terms.past,
     )
 
 

@@ -16,9 +16,11 @@ MOST_NUMBERS = 1 << 18
 
 
 def architecture_json(found: Architecture) -> dict[str, Any]:
-    """The stages of a model, lane by lane."""
+    """The stages of a model, lane by lane, and what else can be computed from its run."""
     return {
         "parameters": found.parameters,
+        "equations": list(found.equations),
+        "lens": found.lens,
         "lanes": [
             {"axis": axis, "stages": [_stage(one) for one in stages]}
             for axis, stages in found.lanes.items()
@@ -50,7 +52,7 @@ def equation_json(found: Equation, head: int, query: int) -> dict[str, Any]:
     if numbers > MOST_NUMBERS:
         raise UserError(
             f"the {len(row.keys):,} keys and values of a head have {numbers:,} numbers, more than "
-            f"the page's {MOST_NUMBERS:,}; give a shorter text"
+            f"the page's {MOST_NUMBERS:,}; give a shorter text or recording"
         )
     return {
         "module": found.module,
@@ -72,6 +74,7 @@ def equation_json(found: Equation, head: int, query: int) -> dict[str, Any]:
         "weights": _numbers(row.weights),
         "context": _numbers(row.context),
         "added_context": _numbers(row.added_context),
+        "past": row.past,
     }
 
 

@@ -26,6 +26,6 @@ export function exampleRow(word) {
     query: QUERIES[word], keys: KEYS, values: VALUES, score: "dot", scale, vector: null, added: [0, 0, 0, 0],
     scores, allowed: [true, true, true, true], softmax_scale: 1, sink: null, weights,
     context: [0, 1].map((e) => weights.reduce((sum, weight, k) => sum + weight * VALUES[k][e], 0)),
-    added_context: [0, 0],
+    added_context: [0, 0], past: false,
   };
 }

@@ -15,6 +15,8 @@ import { groupsOf, layerName } from "./overview.js";
 
 const ABOUT_EXAMPLE = "Each word has two numbers, chosen by hand: the first stands for a person, the second for an act. “See” looks for a person and, half as much, for an act; “that” and “run” look for a person, “girl” for an act.";
 
+const ABOUT_PAST = "The scores also depend on the weights of the steps before: the column “earlier weights” has the difference that they make.";
+
 class HowItWorks {
   /** @param {Page} page */
   constructor(page) {
@@ -63,7 +65,7 @@ class HowItWorks {
       const architecture = await this.page.provider.architecture(plain(subject));
       if (subject !== this.page.session.subject || this.wantsExample) return;
       this.setTrace(trace, architecture);
-      this.showLens(subject);
+      this.showLens(subject, architecture);
     } catch (error) {
       if (subject !== this.page.session.subject) return;
       this.trace = null;
@@ -74,11 +76,12 @@ class HowItWorks {
   /**
    * The predictions of the layers, for models that write.
    * @param {import("./session.js").Subject} subject
+   * @param {import("./types.js").Architecture} architecture
    */
-  async showLens(subject) {
+  async showLens(subject, architecture) {
     this.lens.show(null);
-    if ((this.trace?.summary.decided.length ?? 0) < 2) return;
-    const lens = await this.page.provider.lens(plain(subject)).catch(() => null); // other models have no such layers
+    if (!architecture.lens || (this.trace?.summary.decided.length ?? 0) < 2) return;
+    const lens = await this.page.provider.lens(plain(subject)).catch(() => null); // e.g. the server has stopped
     if (subject === this.page.session.subject && !this.wantsExample) this.lens.show(lens);
   }
 
@@ -179,6 +182,15 @@ class HowItWorks {
     this.neurons.show(row, names);
   }
 
+  /** @param {string} module */
+  showNoEquation(module) {
+    this.equation.body.hidden = true;
+    this.queryField.field.hidden = true;
+    this.neurons.show(null);
+    this.notice.textContent = "";
+    this.about.textContent = `${module} does not compare a query with one key after another, so it has no equation to show. Its weights are in the panel Heads.`;
+  }
+
   /** @param {number} query */
   async setQuery(query) {
     this.query = query;
@@ -187,14 +199,15 @@ class HowItWorks {
     this.flow.mark(map, head);
     const facts = trace.summary.maps[map];
     const asked = (this.asked += 1);
+    if (!this.architecture?.equations.includes(facts.name)) return this.showNoEquation(facts.name);
     this.equation.body.setAttribute("aria-busy", "true");
     try {
       const row = await this.page.provider.equation({ ...plain(trace.subject), module: facts.name, head, row: query });
       if (asked !== this.asked || trace !== this.trace) return;
       const written = facts.written ? "Each query is the decoder’s input; it is named after the token that it predicts." : "";
-      this.about.textContent = written;
+      this.about.textContent = [written, row.past ? ABOUT_PAST : ""].filter(Boolean).join(" ");
       this.notice.textContent = "";
-      this.equation.body.hidden = false;
+      this.equation.body.hidden = this.queryField.field.hidden = false;
       this.showRow(row, { query: trace.rowLabels(map)[query], keys: trace.columnLabels(map) });
     } catch (error) {
       if (asked !== this.asked) return;

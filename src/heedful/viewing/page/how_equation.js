@@ -116,7 +116,7 @@ export class EquationView {
       "tr", {}, element("th", { scope: "col" }, "Key"),
       element("th", { scope: "col", "data-column": "compare" }, row.score === "additive" ? "vᵀ tanh(q + k)" : row.score === "dot" ? "q · k" : "score"),
       row.score === "dot" ? element("th", { scope: "col", "data-column": "scale" }, "× ", this.scale, " =") : null,
-      this.hasAdded ? element("th", { scope: "col", "data-column": "add" }, "+ positions, mask") : null,
+      this.hasAdded ? element("th", { scope: "col", "data-column": "add" }, row.past ? "+ earlier weights" : "+ positions, mask") : null,
       element("th", { scope: "col", "data-column": "mask" }, "May attend"),
       element("th", { scope: "col", "data-column": "normalise" }, row.softmax_scale === null ? "Weight" : "Softmax"),
     );

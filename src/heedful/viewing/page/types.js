@@ -233,7 +233,14 @@
  * @property {Stage[]} parts
  */
 
-/** @typedef {{parameters: number, lanes: {axis: string, stages: Stage[]}[]}} Architecture */
+/**
+ * The stages of a model, one lane for each sequence.
+ * @typedef {object} Architecture
+ * @property {number} parameters
+ * @property {string[]} equations the attention modules that have an equation
+ * @property {boolean} lens whether the model has a logit lens
+ * @property {{axis: string, stages: Stage[]}[]} lanes
+ */
 
 /**
  * The terms of the attention equation for one query of one head.
@@ -249,7 +256,7 @@
  * @property {string} score "dot", "additive" or "other"
  * @property {number} scale
  * @property {number[] | null} vector v of an additive score
- * @property {number[]} added what positions and masks add to the scores
+ * @property {number[]} added what positions, masks and earlier weights add to the scores
  * @property {number[]} scores
  * @property {boolean[]} allowed
  * @property {number | null} softmax_scale the factor on scores; null for another normaliser
@@ -257,6 +264,7 @@
  * @property {number[]} weights
  * @property {number[]} context
  * @property {number[]} added_context
+ * @property {boolean} past whether the weights of earlier queries change the scores
  */
 
 /** @typedef {{labels: string[], probabilities: number[], rank: number, probability: number}} LayerPrediction */
