@@ -74,7 +74,7 @@ class SoundSpec(ColumnSpec):
             raise UserError(f"model.kind = '{run.recipe.model.kind}': {error}") from error
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        return {"maps": maps_of(predictor.model)}
+        return {"maps": maps_of(predictor.model, time="time")}
 
     def amount(self, run: Any) -> str:
         return f"{run.facts['data']['train']:,} recordings"

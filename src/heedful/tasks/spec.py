@@ -396,9 +396,16 @@ def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
     return run, cast(TaskSpec, kind_of(run.recipe))
 
 
-def maps_of(model: Any) -> list[dict[str, str]]:
-    """The attention maps of a model and their axes, as in ``/api/models``."""
-    return [
-        dict(zip(("name", "query_axis", "key_axis", "step_axis"), (name, *axes), strict=False))
+def maps_of(model: Any, **kinds: str) -> list[dict[str, str]]:
+    """The attention maps of a model and their axes, as in ``/api/models``.
+
+    Args:
+        model: the model.
+        kinds: axis of keys → its kind (:class:`heedful.inference.Axis`); ``tokens`` by default.
+    """
+    names = ("name", "query_axis", "key_axis", "step_axis")
+    maps = (
+        dict(zip(names, (name, *axes), strict=False))
         for name, axes in model.attention_axes().items()
-    ]
+    )
+    return [{**one, "key_kind": kinds.get(one["key_axis"], "tokens")} for one in maps]

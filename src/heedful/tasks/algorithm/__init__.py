@@ -134,7 +134,7 @@ class Algorithm(TaskSpec):
         return Asked
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        return {"maps": maps_of(predictor.model)}
+        return {"maps": maps_of(predictor.model, slots="slots")}
 
     def evaluation_options(self) -> type[Any]:
         from heedful.tasks.algorithm.evaluation import AlgorithmEvaluation

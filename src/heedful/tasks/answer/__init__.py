@@ -111,7 +111,8 @@ class Answering(ColumnSpec):
         return StoryPredictor
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        return {"maps": maps_of(predictor.model), "answers": len(predictor.known["answers"])}
+        maps = maps_of(predictor.model, facts="slots")
+        return {"maps": maps, "answers": len(predictor.known["answers"])}
 
     def reference(self, example: "Answered") -> str:
         return example.answer

@@ -162,7 +162,9 @@ class Captioning(ImageSpec):
         return Captioner
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        return {"maps": maps_of(predictor.model)}
+        model = predictor.model
+        kinds = dict.fromkeys(model.grids, "image")
+        return {"maps": maps_of(model, frames="frames", **kinds)}
 
     def amount(self, run: Any) -> str:
         return f"{run.facts['data']['train']:,} images"

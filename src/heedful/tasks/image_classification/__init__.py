@@ -138,7 +138,9 @@ class ImageClassification(ImageSpec):
         return {**super().figures(examples, results, known), **errors}
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        return {"maps": maps_of(predictor.model), "labels": predictor.known["labels"]}
+        model = predictor.model
+        kinds = dict.fromkeys((*model.grids, "places"), "image")
+        return {"maps": maps_of(model, **kinds), "labels": predictor.known["labels"]}
 
     def reference(self, example: "Named") -> str:
         return example.label

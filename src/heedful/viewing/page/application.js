@@ -6,6 +6,7 @@ import { selectField, element, messageOf, rovingTabindex } from "./elements.js";
 import { headsPanel } from "./heads.js";
 import { howPanel } from "./how.js";
 import { linksPanel } from "./links.js";
+import { offersLinks } from "./links_offer.js";
 import { faithfulnessNote } from "./faithfulness.js";
 import { SavedInputs } from "./saved_inputs.js";
 import { hasView } from "./axis_views.js";
@@ -142,7 +143,8 @@ async function loadPanels(page, models, start) {
   const panels = declared.map(({ name, title, models: own }, i) => ({
     .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), target === name ? start : {})), title,
   }));
-  panels.push(linksPanel(page), alignmentPanel(page), headsPanel(page), stepsPanel(page), howPanel(page));
+  if (await offersLinks(page, models)) panels.push(linksPanel(page));
+  panels.push(alignmentPanel(page), headsPanel(page), stepsPanel(page), howPanel(page));
   // A single model is compared with itself for an edited text.
   const edits = page.provider.live && known.some(({ name }) => page.inputs[name]?.type !== "object");
   if (known.length + models.traces.length > 1 || edits) panels.push(comparePanel(page, models));
@@ -229,7 +231,7 @@ function header(page, models, tabs, changed) {
     element("h1", { class: "heed-name" }, "heedful"),
     title ? element("span", { class: "heed-title", dir: "auto", title }, title) : "",
     several ? traces.field : "",
-    tabs, presentButton(page, models, changed), themeSwitch(page.root, changed),
+    tabs, tabs.querySelector("[data-panel=links]") ? presentButton(page, models, changed) : "", themeSwitch(page.root, changed),
   );
 }
 

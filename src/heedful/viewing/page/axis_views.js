@@ -25,10 +25,18 @@ const DRAWN = new Map([
 
 /**
  * Whether axes of this kind have a view of their own.
- * @param {AxisFacts} axis
+ * @param {{kind: string}} axis
  */
 export function hasView(axis) {
   return DRAWN.has(axis.kind);
+}
+
+/**
+ * Whether positions on this axis are drawn as labels, between which there can be links.
+ * @param {AxisFacts} axis
+ */
+export function isFlat(axis) {
+  return !hasView(axis) && !axis.extent.length;
 }
 
 /**

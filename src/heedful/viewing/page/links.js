@@ -1,10 +1,10 @@
 // The Links panel: all links between the tokens of a map, with filters for layers and heads.
 
-import { hasView } from "./axis_views.js";
 import { element, focusedNear, messageOf, radioGroup, selectField, setOptions } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { linksSvg, scaleLegend } from "./links_drawing.js";
 import { gifButton } from "./links_gif.js";
+import { hasLinks } from "./links_offer.js";
 import { LinksPlayer } from "./links_player.js";
 import { defaultThreshold, THRESHOLDS } from "./links_scene.js";
 import { framesOf, joinFrames } from "./links_time.js";
@@ -118,9 +118,7 @@ class LinksPanel {
     const { maps, kinds } = trace.summary;
     const before = this.group?.key;
     if (!maps.length) throw new Error(NO_ATTENTION);
-    const flat = (/** @type {string} */ axis) => !hasView(kinds[axis]) && !kinds[axis].extent.length;
-    // Frames of a sound can be queries.
-    this.groups = groupsOf(maps).filter(({ maps: [map] }) => flat(maps[map].key_axis) && (flat(maps[map].query_axis) || kinds[maps[map].query_axis].kind === "time"));
+    this.groups = groupsOf(maps).filter(({ maps: [map] }) => hasLinks(maps[map], kinds));
     if (!this.groups.length) throw new Error("attention to a picture, a sound or a memory has a view of its own; see Steps and Heads");
     this.trace = trace;
     this.notice.textContent = "";

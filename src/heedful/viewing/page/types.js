@@ -55,6 +55,7 @@
  * @property {string} architecture
  * @property {number} parameters
  * @property {number} [max_tokens]
+ * @property {{key_kind?: string}[]} [maps] its attention modules
  * @property {boolean} [aligns]
  * @property {string[]} [examples] sources to try
  */
@@ -67,7 +68,7 @@
  * @property {string} [architecture]
  * @property {number} [parameters]
  * @property {number} [max_tokens]
- * @property {object[]} [maps] its attention modules
+ * @property {{key_kind?: string}[]} [maps] its attention modules
  * @property {string[]} [labels]
  * @property {Record<string, number>} [thresholds] of a model that gives any number of labels: the threshold of each
  * @property {boolean | null} [pairs] whether it requires two texts; null if it accepts one or two

@@ -1,0 +1,85 @@
+"""The page with a recogniser whose decoder attends to the sound only."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+import heedful
+from heedful.serving import make_application
+from heedful.serving.loading import load_all
+from heedful.tasks.sound_input import heard_in
+from heedful.viewing.page import export_html
+from page_help import needs_browser, opened
+from serving_help import running
+from test_transcription import RATE, RECIPE, spoken
+
+pytestmark = needs_browser()
+INSIDE = ["Alignment", "Heads", "Steps", "How it works"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, and recordings: one of three words, and one that is cut into parts."""
+    place, rng = tmp_path_factory.mktemp("heard"), np.random.default_rng(3)
+    lines = ["path\ttext"]
+    for number in range(60):
+        words = [str(rng.choice(["low", "mid", "high"])) for _ in range(int(rng.integers(1, 4)))]
+        soundfile.write(place / f"{number}.wav", spoken(rng, words)[0], RATE)
+        lines.append(f"{number}.wav\t{' '.join(words)}")
+    (place / "table.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    one = spoken(rng, ["low", "mid", "high"])[0]
+    soundfile.write(place / "one.wav", one, RATE)
+    soundfile.write(place / "long.wav", np.concatenate([one] * 3), RATE)
+    data = {**RECIPE["data"], "train": "table.tsv", "validation": "table.tsv", "test": "table.tsv"}
+    assert heedful.train({**RECIPE, "data": data}, place / "run", data=place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    served = load_all([folder / "run"], [], several=True, device="cpu")
+    with running(make_application(served)) as one:
+        yield one
+
+
+def heard(it: Any, path: Path) -> None:
+    """Choose a recording, and wait for its text."""
+    it.page.set_input_files(".heed-sound-field input[type=file]", path)
+    it.page.wait_for_selector(".heed-result dd")
+
+
+def tabs(it: Any) -> list[str]:
+    return list(it.page.locator("[role=tab]").all_inner_texts())
+
+
+def test_how_it_works_has_the_equation(chromium: Any, folder: Path, address: str) -> None:
+    """No request fails: a failed one is an error of the console, which ``opened`` finds."""
+    with opened(chromium, address) as it:
+        heard(it, folder / "one.wav")
+        it.tab("how")
+        it.page.wait_for_selector(".heed-equation tbody tr")
+        it.page.select_option("label:has-text('Query') select", "1")
+        it.page.wait_for_selector(".heed-equation th >> text=+ earlier weights")
+        about = it.page.inner_text(".heed-how > .heed-hint")
+        assert "The scores also depend on the weights of the steps before" in about
+        assert it.page.inner_text(".heed-how > .heed-notice") == ""
+        asked = {url.rpartition("/")[2] for url in it.requests if "/api/" in url}
+        assert {"architecture", "equation"} <= asked
+        assert "lens" not in asked
+
+
+def test_links_are_not_offered(chromium: Any, folder: Path, address: str, tmp_path: Path) -> None:
+    """Neither by a server nor in a saved file; and there is nothing to present."""
+    predictor = heedful.load(folder / "run")
+    trace = predictor.trace(heard_in(str(folder / "one.wav")))
+    export_html(trace, tmp_path / "view.html")
+    for opens in (f"{address}/#panel=links", (tmp_path / "view.html").as_uri()):
+        with opened(chromium, opens) as it:
+            it.page.wait_for_selector("[role=tab]")
+            assert [one for one in tabs(it) if one in ("Links", *INSIDE)] == INSIDE
+            it.page.keyboard.press("p")
+            assert it.page.locator(".heed-present, .heed-present-button").count() == 0
