@@ -36,6 +36,8 @@ AudioBufferSourceNode.prototype.start = function (...given) {
 };
 """
 """Records what is played: when, from, how long, and the length of the sound."""
+BODY = 2 << 20
+"""The largest request."""
 DROP = """([name, type, data]) => {
   const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
   const dropped = new DataTransfer();
@@ -63,7 +65,7 @@ def address() -> Iterator[str]:
 
 @contextmanager
 def form(
-    chromium: Any, address: str, before: str = "", **how: Any
+    chromium: Any, address: str, before: str = "", body: int = BODY, **how: Any
 ) -> Iterator[tuple[Any, list[dict[str, str]]]]:
     """The page of a stand-in for a predictor, and the inputs that it gets."""
     inputs: list[dict[str, str]] = []
@@ -73,6 +75,7 @@ def form(
         "readers": [{"name": "listener", "task": "stand-in"}],
         "traces": [],
         "panels": [{"name": "predict", "title": "Predict", "models": ["listener"]}],
+        "max_body": body,
         "inputs": {"listener": {"type": "object", "properties": {"sound": field}}},
     }
 
@@ -135,6 +138,22 @@ def test_a_dropped_file_is_sent_unchanged(
         it.page.wait_for_selector(".heed-result", state="hidden")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (24 << 20, "18.0 MiB, a recording with the microphone up to 9 min 49 s."),
+        (10 << 20, "7.5 MiB, a recording with the microphone up to 4 min 5 s."),
+        (100_000, "0.1 MiB, a recording with the microphone up to 2 s."),
+    ],
+)
+def test_the_limits_are_those_of_the_server(
+    chromium: Any, address: str, body: int, said: str
+) -> None:
+    with form(chromium, address, body=body) as (it, _):
+        hint = f"You can also drop a sound here. A file may have up to {said}"
+        assert it.page.inner_text(f"{FIELD} .heed-hint") == hint
+
+
 def test_files_that_cannot_be_sent(chromium: Any, address: str) -> None:
     with form(chromium, address, maxLength=4000) as (it, inputs):
         drop(it, "a.txt", "text/plain", b"a text")
@@ -153,7 +172,7 @@ def test_files_that_cannot_be_sent(chromium: Any, address: str) -> None:
 def test_a_recording_is_a_wav(chromium: Any, address: str) -> None:
     with form(chromium, address) as (it, inputs):
         it.page.click(f"{FIELD} >> text=Record")
-        it.page.wait_for_selector(f"{FIELD} .heed-recording >> text=0:01 of 0:45")
+        it.page.wait_for_selector(f"{FIELD} .heed-recording >> text=0:01 of 0:49")
         it.page.click(f"{FIELD} >> text=Stop")
         result(it, 1)
         assert it.page.is_visible(f"{FIELD} .heed-wave path")
@@ -192,10 +211,10 @@ def test_a_recording_ends_at_the_limit(chromium: Any, address: str) -> None:
     with form(chromium, address, faster) as (it, inputs):
         it.page.click(f"{FIELD} >> text=Record")
         result(it, 1)
-        assert notice(it) == "The recording ended at the limit of 45 s."
+        assert notice(it) == "The recording ended at the limit of 49 s."
     size = len(inputs[0]["sound"])
-    assert size == pytest.approx((44 + 45 * 32000) * 4 / 3, abs=40)
-    assert size < 2 << 20  # the default limit of a server
+    assert size == pytest.approx((44 + 49 * 32000) * 4 / 3, abs=40)
+    assert size < BODY < (44 + 50 * 32000) * 4 / 3
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import soundfile
 
 import heedful
 from heedful.serving import make_application
+from heedful.serving.limits import MEDIA_BODY
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import heard_in
 from heedful.viewing.page import export_html
@@ -83,3 +85,17 @@ def test_links_are_not_offered(chromium: Any, folder: Path, address: str, tmp_pa
             assert [one for one in tabs(it) if one in ("Links", *INSIDE)] == INSIDE
             it.page.keyboard.press("p")
             assert it.page.locator(".heed-present, .heed-present-button").count() == 0
+
+
+def test_the_page_uses_what_the_server_accepts(chromium: Any, address: str) -> None:
+    assert httpx.get(f"{address}/api/models").json()["max_body"] == MEDIA_BODY
+    with opened(chromium, address) as it:
+        said = it.page.inner_text(".heed-sound-field .heed-hint")
+    assert "up to 18.0 MiB" in said
+    assert "up to 9 min 49 s" in said
+    size = (44 + (9 * 60 + 49) * 32000) * 4 // 3
+    for more, status in ((0, 400), (MEDIA_BODY - size, 413)):  # 400: it is no sound
+        uri = "data:audio/wav;base64," + "a" * (size + more)
+        given = {"inputs": [{"sound": uri}]}
+        answer = httpx.post(f"{address}/api/predict/run", json=given, timeout=60)
+        assert answer.status_code == status, answer.text

@@ -92,6 +92,7 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
                 "readers": [one.facts for one in handler.models.listed("readers")],
                 "traces": list(opened),
                 "panels": handler.models.panels(),
+                "max_body": handler.limits.body,
                 "inputs": {
                     one.name: TypeAdapter(one.spec.input_type()).json_schema() for one in served
                 },

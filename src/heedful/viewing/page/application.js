@@ -58,6 +58,7 @@ export async function mount(root, provider, start = {}) {
     onTheme: (listener) => onTheme.push(listener),
     open: (name) => open(name),
     inputs: models.inputs ?? {},
+    maxBody: models.max_body ?? 0,
     panelOf: (model) => panels.find(({ name }) => models.panels?.some((one) => one.name === name && one.models.includes(model))),
   };
   if (models.traces.length && !hasModels(models)) session.setSubject({ trace: models.traces[0] });

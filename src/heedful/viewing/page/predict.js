@@ -23,6 +23,9 @@ const PAUSE = 350;
  * }} Field
  */
 
+/** Bytes of a request around a sound: the other fields of the input, and what is asked of the model. */
+const AROUND = 1 << 12;
+
 /** Browsers limit the size of what is saved with a history entry; larger inputs, such as photos, are not saved. */
 const MOST_SAVED = 100_000;
 
@@ -50,7 +53,7 @@ class Predict {
   setFields() {
     const typed = Object.fromEntries(this.fields.map(([name, { input }]) => [name, input.value]));
     const saved = { ...this.page.savedInputs.get("predict"), ...typed };
-    this.fields = makeFields(this.schema, () => this.changed());
+    this.fields = makeFields(this.schema, this.page.maxBody, () => this.changed());
     for (const [name, { input, restored }] of this.fields) {
       if (!saved[name]) continue;
       input.value = saved[name];
@@ -173,29 +176,31 @@ function isLines(schema) {
 
 /**
  * @param {Schema} schema the schema of one input
+ * @param {number} maxBody the largest body of a request in bytes
  * @param {() => void} changed
  * @returns {[string, Field][]}
  */
-function makeFields(schema, changed) {
+function makeFields(schema, maxBody, changed) {
   if (schema.type === "object" && schema.properties) {
-    return Object.entries(schema.properties).map(([name, own]) => [name, makeField(own.title ?? titleOf(name), own, changed)]);
+    return Object.entries(schema.properties).map(([name, own]) => [name, makeField(own.title ?? titleOf(name), own, maxBody, changed)]);
   }
   const texts = schema.anyOf ? schema.anyOf.some(isPair) : isPair(schema);
   if (texts) {
-    return [["first", makeField("First text", { type: "string" }, changed)], ["second", makeField("Second text", { type: "string" }, changed)]];
+    return [["first", "First text"], ["second", "Second text"]].map(([name, title]) => [name, makeField(title, { type: "string" }, maxBody, changed)]);
   }
-  return [["input", makeField(schema.title ?? "Input", schema, changed)]];
+  return [["input", makeField(schema.title ?? "Input", schema, maxBody, changed)]];
 }
 
 /**
  * @param {string} title
  * @param {Schema} schema
+ * @param {number} maxBody
  * @param {() => void} changed
  * @returns {Field}
  */
-function makeField(title, schema, changed) {
+function makeField(title, schema, maxBody, changed) {
   if (schema.contentMediaType?.startsWith("image/")) return imageField(title, changed);
-  if (schema.contentMediaType?.startsWith("audio/")) return soundField(title, schema, changed);
+  if (schema.contentMediaType?.startsWith("audio/")) return soundField(title, Math.min(schema.maxLength ?? Infinity, maxBody - AROUND), changed);
   const about = [schema.description, isLines(schema) ? "One per line." : ""].filter(Boolean).join(" ");
   const hint = about ? [element("p", { class: "heed-hint" }, about)] : [];
   if (schema.enum) {

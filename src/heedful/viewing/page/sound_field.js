@@ -5,13 +5,12 @@ import { fromBase64 } from "./providers.js";
 import { RATE, record } from "./recorder.js";
 import { SoundPlayer, decodeSound } from "./sound_player.js";
 import { waveformPath } from "./spectrogram.js";
-import { encodeWav } from "./wav.js";
+import { encodeWav, secondsOfWav } from "./wav.js";
 
 /** @typedef {{body: HTMLElement, input: HTMLInputElement, value: () => unknown, restored: () => void, play: import("./result_view.js").Play}} Field */
 
-/** The longest recording in seconds. As WAV in base64 it has 1.9 MB, less than the default limit of a request (2 MiB). */
-const MOST_SECONDS = 45;
-const MOST_CHARACTERS = 1 << 25;
+/** Characters of a data URI before the data. */
+const LONGEST_TYPE = 100;
 /** The peak amplitude below which a recording is silent. */
 const SILENT = 0.001;
 const WAVE = { width: 600, height: 48 };
@@ -54,7 +53,10 @@ class SoundField {
    * @param {() => void} changed
    */
   constructor(title, most, changed) {
-    this.most = most;
+    /** The largest file in bytes: four characters are three bytes, after the type. */
+    this.largest = Math.floor(Math.max(0, most - LONGEST_TYPE) / 4) * 3;
+    /** The longest recording in seconds. */
+    this.longest = secondsOfWav(this.largest, RATE);
     this.changed = changed;
     /** @type {import("./recorder.js").Recording | null} */
     this.recording = null;
@@ -89,7 +91,7 @@ class SoundField {
     this.body = element(
       "div", { class: "heed-image-field heed-sound-field" },
       element("h2", {}, title), element("div", { class: "heed-tools" }, this.file, this.choose, this.start, this.clear), this.meter,
-      this.state, this.listener, element("p", { class: "heed-hint" }, `You can also drop a sound here. A recording may have up to ${MOST_SECONDS} s.`), this.problem,
+      this.state, this.listener, element("p", { class: "heed-hint" }, `You can also drop a sound here. A file may have up to ${megabytes(this.largest)}, a recording with the microphone up to ${duration(this.longest)}.`), this.problem,
     );
     this.player = new SoundPlayer(this.listener, (seconds) => this.moved(seconds));
     this.listen();
@@ -156,9 +158,8 @@ class SoundField {
   async take(file) {
     if (!file) return;
     const type = typeOf(file);
-    const size = Math.ceil((file.size * 4) / 3) + 30;
     if (!type) this.problem.textContent = `${file.name} is not a sound.`;
-    else if (size > this.most) this.problem.textContent = `${file.name} is too large: it has ${megabytes(file.size)}, the maximum is ${megabytes((this.most * 3) / 4)}.`;
+    else if (file.size > this.largest) this.problem.textContent = `${file.name} is too large: it has ${megabytes(file.size)}, the maximum is ${megabytes(this.largest)}.`;
     else {
       try {
         this.set(await dataUri(new Blob([file], { type })), file.name);
@@ -196,9 +197,9 @@ class SoundField {
       this.recording = null;
       return;
     }
-    this.elapsed.textContent = `${clock(seconds)} of ${clock(MOST_SECONDS)}`;
+    this.elapsed.textContent = `${clock(seconds)} of ${clock(this.longest)}`;
     this.level.style.setProperty("--level", Math.sqrt(Math.min(level, 1)).toFixed(2));
-    if (seconds >= MOST_SECONDS) this.stopRecording(`The recording ended at the limit of ${MOST_SECONDS} s.`);
+    if (seconds >= this.longest) this.stopRecording(`The recording ended at the limit of ${duration(this.longest)}.`);
   }
 
   /** @param {string} [note] */
@@ -206,7 +207,7 @@ class SoundField {
     const { recording } = this;
     if (!recording) return;
     this.recording = null;
-    const samples = (await recording.stop()).subarray(0, MOST_SECONDS * RATE);
+    const samples = (await recording.stop()).subarray(0, this.longest * RATE);
     const seconds = samples.length / RATE;
     const loudest = samples.reduce((most, one) => Math.max(most, Math.abs(one)), 0);
     if (!samples.length) {
@@ -247,6 +248,12 @@ function clock(seconds) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
+/** @param {number} seconds */
+function duration(seconds) {
+  const [minutes, rest] = [Math.floor(seconds / 60), seconds % 60];
+  return [minutes && `${minutes} min`, (rest || !minutes) && `${rest} s`].filter(Boolean).join(" ");
+}
+
 /** @param {number} bytes */
 function megabytes(bytes) {
   return `${(bytes / 2 ** 20).toFixed(1)} MiB`;
@@ -254,12 +261,12 @@ function megabytes(bytes) {
 
 /**
  * @param {string} title
- * @param {import("./types.js").Schema} schema
+ * @param {number} most the largest number of characters in the data URI
  * @param {() => void} changed
  * @returns {Field}
  */
-export function soundField(title, schema, changed) {
-  const field = new SoundField(title, schema.maxLength ?? MOST_CHARACTERS, changed);
+export function soundField(title, most, changed) {
+  const field = new SoundField(title, most, changed);
   return {
     body: field.body,
     input: field.input,

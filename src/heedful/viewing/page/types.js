@@ -103,6 +103,7 @@
  * @property {string[]} traces
  * @property {PanelFacts[]} [panels]
  * @property {Record<string, Schema>} [inputs] schemas of the inputs of `predict`, by name of the model
+ * @property {number} [max_body] the largest body of a request in bytes; undefined without a server
  */
 
 /**
@@ -372,6 +373,7 @@
  * @property {(listener: () => void) => void} onTheme
  * @property {(panel: string) => void} open
  * @property {Record<string, Schema>} inputs schemas of the inputs of `predict`, by name of the model
+ * @property {number} maxBody the largest body of a request in bytes
  * @property {(model: string) => Panel | undefined} panelOf returns the panel of a model
  */
 

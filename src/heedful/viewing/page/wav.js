@@ -30,6 +30,15 @@ export function encodeWav(samples, rate) {
 }
 
 /**
+ * The duration of the longest WAV file of a size that `encodeWav` makes, in whole seconds.
+ * @param {number} bytes
+ * @param {number} rate samples per second
+ */
+export function secondsOfWav(bytes, rate) {
+  return Math.max(0, Math.floor((bytes - HEADER) / (2 * rate)));
+}
+
+/**
  * The sampling rate in the header of a WAV file; undefined for other files.
  * @param {Uint8Array} bytes
  * @returns {number | undefined}
