@@ -14,6 +14,8 @@ from heedful.serving import make_application
 from heedful.serving.limits import MEDIA_BODY
 from heedful.serving.loading import load_all
 from heedful.tasks.sound_input import heard_in
+from heedful.tasks.transcription.predictor import Word
+from heedful.tasks.transcription.subtitles import subtitles
 from heedful.viewing.page import export_html
 from page_help import needs_browser, opened
 from serving_help import running
@@ -99,3 +101,58 @@ def test_the_page_uses_what_the_server_accepts(chromium: Any, address: str) -> N
         given = {"inputs": [{"sound": uri}]}
         answer = httpx.post(f"{address}/api/predict/run", json=given, timeout=60)
         assert answer.status_code == status, answer.text
+
+
+def test_words_have_their_times_and_are_saved_as_subtitles(
+    chromium: Any, folder: Path, address: str
+) -> None:
+    [found] = heedful.load(folder / "run").predict([heard_in(str(folder / "one.wav"))])
+    with opened(chromium, address) as it:
+        heard(it, folder / "one.wav")
+        shown = it.page.locator(".heed-word-button").all_inner_texts()
+        expected = [f"{one.text} {one.start:.2f}–{one.end:.2f}" for one in found.words]
+        assert [" ".join(one.split()) for one in shown] == expected
+        for form in ("srt", "vtt"):
+            with it.page.expect_download() as waiting:
+                it.page.click(f"text={form.upper()} >> visible=true")
+            assert waiting.value.suggested_filename == f"subtitles.{form}"
+            words = [Word(one.text, round(one.start, 3), round(one.end, 3)) for one in found.words]
+            lines = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
+            assert lines == subtitles(words, form)
+
+
+def test_times_of_long_recordings_have_minutes(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        found = it.page.evaluate(
+            """async () => {
+              const { resultRows } = await import("/page/result_view.js");
+              const words = [[59.99, 59.996], [61.5, 3599.99]].map(
+                ([start, end]) => ({ text: "a", start, end }));
+              return resultRows({ words }, () => {})[0][2].map((one) => one.textContent);
+            }"""
+        )
+    assert found == ["a 59.99–1:00.00", "a 1:01.50–59:59.99"]
+
+
+def test_subtitles_over_http(address: str) -> None:
+    words = [{"text": "one \n two", "start": 0, "end": 1.5}, {"text": " ", "start": 1, "end": 2}]
+    words += [{"text": "<three>", "start": 3.25, "end": 3.5, "more": 1}]
+    body = {"model": "run", "result": {"words": words, "text": "one two three"}, "form": "srt"}
+    answer = httpx.post(f"{address}/api/subtitles", json=body)
+    lines = ["1", "00:00:00,000 --> 00:00:01,500", "one two", "", "2"]
+    lines += ["00:00:03,250 --> 00:00:03,550", "<three>", "", ""]
+    assert answer.json() == {"model": "run", "subtitles": "\n".join(lines)}
+    many = {"words": [{"text": "a", "start": one, "end": one} for one in range(5000)]}
+    assert httpx.post(f"{address}/api/subtitles", json={**body, "result": many}).status_code == 200
+    empty = httpx.post(f"{address}/api/subtitles", json={**body, "result": {"words": []}})
+    assert empty.json()["subtitles"] == ""
+    for change, said in (
+        ({"form": "ass"}, "form"),
+        ({"result": {}}, "words: Field required"),
+        ({"result": {"words": [words[0], {"text": "a", "start": -1, "end": 2}]}}, "words.1.start"),
+        ({"result": {"words": [{"text": "a", "start": 0, "end": "nan"}]}}, "words.0.end"),
+        ({"result": {"words": [{"text": "a" * 200_000, "start": 0, "end": 1}]}}, "100,000"),
+        ({"result": 3}, "result"),
+    ):
+        answer = httpx.post(f"{address}/api/subtitles", json={**body, **change})
+        assert (answer.status_code, said in answer.text) == (400, True), answer.text

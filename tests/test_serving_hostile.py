@@ -285,5 +285,6 @@ def test_requests_made_from_the_description(address: str) -> None:
         call()
     others = {"/languages", "/frontend/settings", "/health", "/ready", "/api/models"}
     others |= {"/translate_file", "/download_file/{name}"}
-    others |= {"/api/chat", "/api/chat/stream"}  # no dialogue run is served here
+    # No run for dialogues or recordings is served here.
+    others |= {"/api/chat", "/api/chat/stream", "/api/subtitles"}
     assert set(FIELDS) | others | {"/api/predict/{model}"} == paths

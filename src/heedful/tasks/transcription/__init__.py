@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heedful.models import Sounds
     from heedful.runs.run import Run
     from heedful.runs.start import Start
+    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.sketch import Sketch
     from heedful.tasks.sound_input import Heard
     from heedful.tasks.transcription.examples import Spoken
@@ -153,6 +154,16 @@ class Transcription(SoundSpec):
 
     def weight_name(self, run: Any) -> str:
         return "tokens"
+
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        from heedful.tasks.transcription.endpoints import ENDPOINTS
+
+        return ENDPOINTS
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        from heedful.tasks.transcription.endpoints import FORMS
+
+        return {**super().facts(predictor), "subtitles": list(FORMS)}
 
     def evaluation_options(self) -> type[Any]:
         from heedful.tasks.transcription.search_choice import SearchChoice

@@ -2,8 +2,9 @@
 
 import { imageField } from "./image_field.js";
 import { selectField, element, debounce, isAbortError, messageOf } from "./elements.js";
-import { resultRows } from "./result_view.js";
+import { isWords, resultRows } from "./result_view.js";
 import { soundField } from "./sound_field.js";
+import { subtitleButtons } from "./subtitles.js";
 import { ModelChooser } from "./text_input.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -41,7 +42,8 @@ class Predict {
     this.fields = [];
     this.form = element("section", { class: "heed-input" });
     this.result = element("dl", { class: "heed-result" });
-    this.output = element("section", { class: "heed-output", "aria-label": "Result" }, element("h2", {}, "Result"), this.result);
+    this.saving = element("div");
+    this.output = element("section", { class: "heed-output", "aria-label": "Result" }, element("h2", {}, "Result"), this.result, this.saving);
     this.body = element(
       "div", { class: "heed-panel heed-predict" }, this.chooser.tools,
       element("div", { class: "heed-columns" }, this.form, this.output), this.chooser.notice,
@@ -127,6 +129,8 @@ class Predict {
     this.result.replaceChildren(...rows.flatMap(([name, , shown]) => [
       element("dt", {}, titleOf(name)), element("dd", { dir: "auto" }, ...shown),
     ]));
+    const forms = this.chooser.modelFacts.subtitles ?? [];
+    this.saving.replaceChildren(forms.length && isWords(found.words) ? subtitleButtons(this.page, this.chooser.model, forms, found) : "");
     this.page.announce(rows.map(([name, text]) => `${titleOf(name)}: ${text}`).join("; "));
   }
 }

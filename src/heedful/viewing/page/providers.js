@@ -107,6 +107,7 @@ export function serverProvider(base) {
       (await post(`predict/${model.split("/").map(encodeURIComponent).join("/")}`, body, signal)).json(),
     generate: async (body, onPiece, signal) => readStream(await post("generate/stream", body, signal), onPiece),
     chat: async (body, onPiece, signal) => readStream(await post("chat/stream", body, signal), onPiece),
+    subtitles: async (body, signal) => (await post("subtitles", body, signal)).json(),
     trace: async (body, signal) => (await post("trace", body, signal)).json(),
     attention: async (body, signal) =>
       new Uint8Array(await (await post("attention", body, signal)).arrayBuffer()),
@@ -167,6 +168,7 @@ export function embeddedProvider(data) {
     tag: unavailable,
     fill: unavailable,
     predict: unavailable,
+    subtitles: unavailable,
     generate: unavailable,
     chat: unavailable,
     faithfulness: unavailable,

@@ -58,7 +58,7 @@ function isSound(value) {
  * @param {unknown} value
  * @returns {value is Word[]}
  */
-function isWords(value) {
+export function isWords(value) {
   return Array.isArray(value) && value.length > 0 && value.every(
     (one) => typeof one?.text === "string" && typeof one.start === "number" && typeof one.end === "number",
   );
@@ -89,11 +89,23 @@ function originRow(origin) {
 
 /** @param {Word} word @param {Play} play */
 function wordButton({ text, start, end }, play) {
-  const times = `${start.toFixed(2)} to ${end.toFixed(2)} s`;
+  const times = `${clockTime(start)}–${clockTime(end)}`;
   const more = Math.max(0, SHORTEST - (end - start)) / 2;
   return element(
-    "button", { type: "button", class: "heed-word-button", title: times, onclick: () => play(start - more, end + more) }, text,
+    "button", { type: "button", class: "heed-word-button", title: "Play", onclick: () => play(start - more, end + more) },
+    element("span", {}, text), " ", element("span", { class: "heed-word-times" }, times),
   );
+}
+
+/**
+ * Seconds, from the first minute on with minutes: 4.25, 1:04.25.
+ * @param {number} seconds
+ */
+function clockTime(seconds) {
+  const hundredths = Math.round(100 * seconds);
+  const minutes = Math.floor(hundredths / 6000);
+  const rest = ((hundredths % 6000) / 100).toFixed(2);
+  return minutes ? `${minutes}:${rest.padStart(5, "0")}` : rest;
 }
 
 /** A sound of a result, with a button that plays it and one that saves it. */

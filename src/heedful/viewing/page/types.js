@@ -70,6 +70,7 @@
  * @property {number} [max_tokens]
  * @property {{key_kind?: string}[]} [maps] its attention modules
  * @property {string[]} [labels]
+ * @property {string[]} [subtitles] the formats of subtitles that it offers
  * @property {Record<string, number>} [thresholds] of a model that gives any number of labels: the threshold of each
  * @property {boolean | null} [pairs] whether it requires two texts; null if it accepts one or two
  * @property {string[]} [masks] spellings of the mask
@@ -304,6 +305,7 @@
  * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Generated>} generate
  * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Answered>} chat
  * @property {(model: string, body: object, signal?: AbortSignal) => Promise<{results: Record<string, unknown>[]}>} predict
+ * @property {(body: object, signal?: AbortSignal) => Promise<{subtitles: string}>} subtitles
  * @property {(body: object, signal?: AbortSignal) => Promise<Summary>} trace
  * @property {(body: object, signal?: AbortSignal) => Promise<Uint8Array>} attention
  * @property {(body: object, signal?: AbortSignal) => Promise<Faithfulness>} faithfulness
