@@ -52,8 +52,9 @@ def address(folder: Path) -> Iterator[str]:
 
 def heard(it: Any, path: Path) -> None:
     """Choose a recording, and wait for its text."""
-    it.page.set_input_files(".heed-sound-field input[type=file]", path)
-    it.page.wait_for_selector(".heed-result dd")
+    with it.page.expect_response("**/api/predict/run"):
+        it.page.set_input_files(".heed-sound-field input[type=file]", path)
+    it.page.wait_for_selector(".heed-output[aria-busy=false] .heed-result dd")
 
 
 def tabs(it: Any) -> list[str]:
@@ -156,3 +157,25 @@ def test_subtitles_over_http(address: str) -> None:
     ):
         answer = httpx.post(f"{address}/api/subtitles", json={**body, **change})
         assert (answer.status_code, said in answer.text) == (400, True), answer.text
+
+
+def test_a_recording_in_parts_shows_the_first_and_says_so(
+    chromium: Any, folder: Path, address: str, tmp_path: Path
+) -> None:
+    trace = heedful.load(folder / "run").trace(heard_in(str(folder / "long.wav")))
+    export_html(trace, tmp_path / "view.html")
+    note = ".heed-trace-note"
+    with opened(chromium, (tmp_path / "view.html").as_uri()) as it:
+        it.page.wait_for_selector(f"{note} >> text=Only the first")
+        assert it.page.inner_text(note) == trace.part
+    with opened(chromium, address) as it:
+        heard(it, folder / "long.wav")
+        assert not it.page.is_visible(note)
+        it.tab("heads")
+        it.page.wait_for_selector(f"{note} >> text={trace.part}")
+        it.tab("predict")
+        it.page.wait_for_selector(note, state="hidden")
+        heard(it, folder / "one.wav")
+        it.tab("steps")
+        it.page.wait_for_selector(".heed-token-strip button >> visible=true")
+        assert not it.page.is_visible(note)

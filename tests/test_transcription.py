@@ -319,6 +319,26 @@ def test_the_trace_is_over_time(folder: Path, tmp_path: Path) -> None:
     assert "--trace needs one recording" in str(wrong.exception)
 
 
+def test_the_trace_of_a_recording_in_parts_says_so(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictor, rng = heedful.load(folder / "run"), np.random.default_rng(12)
+    long = np.concatenate([spoken(rng, ["low", "mid", "high"])[0] for _ in range(3)])
+    soundfile.write(tmp_path / "long.wav", long, RATE)
+    heard = heard_in(str(tmp_path / "long.wav"))
+    parts = heard.parts(predictor.features, predictor.known["longest"])
+    trace = predictor.trace(heard)
+    assert f"Only the first {parts[1].start:.1f} of {len(long) / RATE:.1f} seconds" in trace.part
+    assert trace.part.endswith(
+        f"1.8 seconds and is transcribed in {len(parts)} parts."
+    )
+    assert "only the first part" in capsys.readouterr().err
+    trace.save(tmp_path / "a.safetensors")
+    assert Trace.load(tmp_path / "a.safetensors").part == trace.part
+    assert predictor.trace(heard_in(str(folder / "test0.wav"))).part == ""
+    assert "only the first part" not in capsys.readouterr().err
+
+
 def test_the_trace_of_a_very_long_recording_has_no_sound(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,8 @@ class Trace:
     """Where the model's word alignment is read, if it has one."""
     faithfulness: dict[str, Any] | None = None
     """The result of :func:`heedful.evaluation.faithfulness.faithfulness`, as JSON."""
+    part: str = ""
+    """Which part of the input the trace has, in a sentence; empty if it has all of it."""
 
     def __post_init__(self) -> None:
         _check_maps(self)
@@ -164,6 +166,7 @@ class Trace:
             "words": self.words,
             "alignment": self.alignment,
             "faithfulness": self.faithfulness,
+            "part": self.part,
         }
         metadata = {"format": _FORMAT, "trace": json.dumps(header, ensure_ascii=False)}
         with atomic_file(Path(path)) as file:
@@ -210,7 +213,8 @@ class Trace:
         title, measured = str(header.get("title", "")), header.get("faithfulness")
         if not isinstance(measured, dict | None):
             raise TypeError("faithfulness is not an object")
-        return cls(axes, maps, decided, surprise, title, words, where, measured)
+        part = str(header.get("part", ""))
+        return cls(axes, maps, decided, surprise, title, words, where, measured, part)
 
 
 def make_trace(

@@ -47,6 +47,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "log_probabilities": trace.log_probabilities,
         "alignment": alignment,
         "faithfulness": trace.faithfulness,
+        "part": trace.part,
         "maps": [_facts(trace, one) for one in trace.maps],
     }
 

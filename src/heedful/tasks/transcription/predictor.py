@@ -259,8 +259,12 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
     def _parts(self, heard: Heard) -> list[Part]:
         """The parts of a sound that are transcribed one by one."""
-        longest = self.known.get("longest_part", self.known["longest"])
-        return heard.parts(self.features, longest, self.known.get("trim"))
+        return heard.parts(self.features, self._longest_part, self.known.get("trim"))
+
+    @property
+    def _longest_part(self) -> float:
+        """Seconds of the longest part; of earlier runs, those of the longest training recording."""
+        return float(self.known.get("longest_part", self.known["longest"]))
 
     def _transcribe(self, parts: Sequence[Part], keys: Sequence[int]) -> list[Transcript]:
         frames = pad_sequence([part.features for part in parts], batch_first=True)
@@ -315,7 +319,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
             heard: the sound; of a long one, the first part.
             relevance: whether to add relevance maps.
         """
-        part = self._parts(heard)[0]
+        part, *others = self._parts(heard)
         sounds = Sounds(
             part.features.unsqueeze(0).to(self.device),
             torch.tensor([len(part.features)], device=self.device),
@@ -340,11 +344,29 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
         title = spaced(self.vocabulary.decode(best.tokens))
         made = self.traced(Described(title, axes), decide, relevance=relevance)
+        made = replace(made, part=self._shown(part, others))
+        if others:
+            self.notify("the trace has only the first part of the recording, which is long")
         if self.model.ctc is None:
             return made
         with self.ready():
             more = ctc_map(self.model.emissions(listened)[0].cpu(), best.tokens)
         return replace(made, axes={**axes, **made.axes}, maps=[*made.maps, *more])
+
+    def _shown(self, part: Part, others: Sequence[Part]) -> str:
+        """What a trace of the first part shows of a recording; empty if it shows all of it."""
+        found = []
+        if part.start:
+            found.append(f"Silence of {part.start:.1f} seconds at the beginning is not shown.")
+        if others:
+            last, seconds = others[-1], self.features.seconds
+            whole = last.start + len(last.features) * seconds
+            found.append(
+                f"Only the first {others[0].start:.1f} of {whole:.1f} seconds are shown. The "
+                f"recording is longer than {self._longest_part:.3g} seconds and is transcribed in "
+                f"{1 + len(others)} parts."
+            )
+        return " ".join(found)
 
 
 def _is_silent(part: Part) -> bool:

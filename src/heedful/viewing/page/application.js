@@ -15,6 +15,7 @@ import { RequestError } from "./providers.js";
 import { SentenceBar } from "./sentence_bar.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
+import { TraceNote } from "./trace_note.js";
 
 /** @typedef {import("./types.js").Provider} Provider */
 /** @typedef {import("./types.js").Page} Page */
@@ -66,11 +67,11 @@ export async function mount(root, provider, start = {}) {
   /** @type {Panel[]} */
   const panels = [];
   panels.push(...await loadPanels(page, models, start));
-  const bar = new SentenceBar(page);
+  const [bar, part] = [new SentenceBar(page), new TraceNote(page)];
   const tabs = makeTabs(panels, (name) => visit(name));
   root.replaceChildren(
     header(page, models, tabs, () => onTheme.forEach((listener) => listener())),
-    bar.body, element("main", {}, ...panels.map((panel) => panel.body)), note.body, live,
+    bar.body, part.body, element("main", {}, ...panels.map((panel) => panel.body)), note.body, live,
   );
   let current = "";
   /** @param {string} name */
@@ -87,6 +88,7 @@ export async function mount(root, provider, start = {}) {
     page.savedInputs.set("page", { panel: name, input: page.input });
     bar.show(panel);
     panel?.show();
+    part.show(panel);
   }
   /**
    * Open a panel that the user chose; Back returns to the one before.
@@ -104,6 +106,7 @@ export async function mount(root, provider, start = {}) {
     const panel = panels.find(({ name }) => name === current);
     bar.show(panel);
     if (panel && !panel.hasInput) panel.show();
+    part.show(panel);
   });
   const initial = page.savedInputs.get("page")?.panel ?? start.panel;
   open(panels.some(({ name }) => name === initial) ? String(initial) : await firstPanel(page, panels));

@@ -45,8 +45,8 @@
  * @property {{map: number, heads: number[] | null, shift: number} | null} alignment
  * @property {MapFacts[]} maps
  * @property {Faithfulness | null} [faithfulness]
+ * @property {string} [part] which part of the input it has, in a sentence
  */
-
 /**
  * @typedef {object} ModelFacts
  * @property {string} name
