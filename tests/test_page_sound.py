@@ -392,9 +392,9 @@ def test_posteriors_are_views_beside_attention_and_alone(chromium: Any, tmp_path
             assert begin == pytest.approx(place * 0.025, abs=0.006)
             it.tab("heads")
             offered = it.page.locator("main > :not([hidden]) select option").all_inner_texts()
-            assert "Posterior: written over sound" in offered
-            it.page.select_option("main > :not([hidden]) select", "posterior written sound")
-            it.page.wait_for_selector("h3 >> text=Posterior: written over sound: ctc")
+            assert "Posterior ctc: written over sound" in offered
+            it.page.select_option("main > :not([hidden]) select", "posterior written sound ctc")
+            it.page.wait_for_selector("h3 >> text=Posterior ctc: written over sound")
             assert not it.page.is_visible("text=Remove this head")
 
 

@@ -14,7 +14,7 @@ import { fromBase64 } from "./providers.js";
 /** @typedef {{key: string, title: string, maps: number[], names: string[]}} Group */
 
 /**
- * Group the maps of different layers: those with the same kind and the same axes.
+ * Group the maps of different layers: those with the same kind and the same axes. Posteriors are no layers.
  * @param {MapFacts[]} maps
  * @returns {Group[]}
  */
@@ -22,7 +22,8 @@ export function groupsOf(maps) {
   /** @type {Map<string, Group>} */
   const groups = new Map();
   maps.forEach((facts, i) => {
-    const key = [facts.kind, facts.query_axis, facts.key_axis, ...(facts.step_axis ? [facts.step_axis] : [])].join(" ");
+    const own = facts.kind === "posterior" ? facts.name : null;
+    const key = [facts.kind, facts.query_axis, facts.key_axis, facts.step_axis, own].filter(Boolean).join(" ");
     const group = groups.get(key) ?? { key, title: groupTitle(facts), maps: [], names: [] };
     group.maps.push(i);
     group.names.push(facts.name);
@@ -40,7 +41,7 @@ function groupTitle(facts) {
   if (query === "target" && key === "source") over = "Cross";
   if (facts.step_axis) over += `, ${facts.step_axis}`;
   if (facts.kind === "rollout") return `Rollout: ${over.toLowerCase()}`;
-  if (facts.kind === "posterior") return `Posterior: ${over.toLowerCase()}`;
+  if (facts.kind === "posterior") return `Posterior ${facts.name}: ${over.toLowerCase()}`;
   if (facts.kind === "copying") return `Copying: ${over.toLowerCase()}`;
   if (facts.kind === "gradient") return `Attention × gradient: ${over.toLowerCase()}`;
   return over;
