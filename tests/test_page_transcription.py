@@ -1,6 +1,7 @@
 """The page with a recogniser whose decoder attends to the sound only."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import heedful
 from heedful.serving import make_application
 from heedful.serving.limits import MEDIA_BODY
 from heedful.serving.loading import load_all
+from heedful.serving.served import ServedModels
 from heedful.tasks.sound_input import heard_in
 from heedful.tasks.transcription.predictor import Word
 from heedful.tasks.transcription.subtitles import subtitles
@@ -59,6 +61,16 @@ def heard(it: Any, path: Path) -> None:
 
 def tabs(it: Any) -> list[str]:
     return list(it.page.locator("[role=tab]").all_inner_texts())
+
+
+def test_the_panel_has_the_name_of_the_task(chromium: Any, folder: Path, address: str) -> None:
+    with opened(chromium, address) as it:
+        it.page.wait_for_selector("[role=tab]")
+        assert tabs(it) == ["Transcribe", *INSIDE]
+    recogniser = load_all([folder / "run"], [], several=True, device="cpu")[0]
+    speaker = replace(recogniser, name="other", task="synthesis")
+    [panel] = ServedModels([recogniser, speaker]).panels()
+    assert (panel["title"], panel["models"]) == ("Predict", ["run", "other"])
 
 
 def test_how_it_works_has_the_equation(chromium: Any, folder: Path, address: str) -> None:

@@ -140,6 +140,8 @@ class ServedModels:
             if own:
                 name, title = spec.panel.name, spec.panel.title
                 panel = found.setdefault(name, {"name": name, "title": title, "models": []})
+                if name == TaskSpec.panel.name and title != panel["title"]:
+                    panel["title"] = TaskSpec.panel.title
                 panel["models"] += own
         return list(found.values())
 

@@ -18,6 +18,7 @@ class Panel(NamedTuple):
     name: str
     """Its module in ``viewing/page``: ``classify`` for ``classify.js``."""
     title: str
+    """If tasks with different titles share the default panel, it has the default title."""
     takes_second: bool = True
     """Whether the address of the page may contain a second text for the panel."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.tasks.column_spec import LeftOutError
 from heedful.tasks.sound_spec import SoundSpec
-from heedful.tasks.spec import Command, Opening, register
+from heedful.tasks.spec import Command, Opening, Panel, register
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +30,7 @@ class Transcription(SoundSpec):
     name = "transcription"
     place = 65
     command = "transcribe"
+    panel = Panel("predict", "Transcribe")
     does = "transcribes recordings"
     train_option = "transcribe"
     corpus = "tables with the path of a recording and its text in each row"
