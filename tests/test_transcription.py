@@ -329,9 +329,7 @@ def test_the_trace_of_a_recording_in_parts_says_so(
     parts = heard.parts(predictor.features, predictor.known["longest"])
     trace = predictor.trace(heard)
     assert f"Only the first {parts[1].start:.1f} of {len(long) / RATE:.1f} seconds" in trace.part
-    assert trace.part.endswith(
-        f"1.8 seconds and is transcribed in {len(parts)} parts."
-    )
+    assert trace.part.endswith(f"1.8 seconds and is transcribed in {len(parts)} parts.")
     assert "only the first part" in capsys.readouterr().err
     trace.save(tmp_path / "a.safetensors")
     assert Trace.load(tmp_path / "a.safetensors").part == trace.part

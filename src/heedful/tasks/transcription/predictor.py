@@ -263,7 +263,7 @@ class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):
 
     @property
     def _longest_part(self) -> float:
-        """Seconds of the longest part; of earlier runs, those of the longest training recording."""
+        """Seconds of the longest part; earlier runs have ``data.longest`` only."""
         return float(self.known.get("longest_part", self.known["longest"]))
 
     def _transcribe(self, parts: Sequence[Part], keys: Sequence[int]) -> list[Transcript]:
