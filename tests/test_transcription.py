@@ -696,7 +696,7 @@ def test_a_recipe_is_chosen_from_a_table(folder: Path) -> None:
     recipe = TranscriptionRecipe.model_validate(tables)
     assert recipe.data.features.rate == RATE
     assert recipe.model.has_ctc
-    assert (recipe.data.trim, recipe.training.batch_tokens) == (0.2, 3000)
+    assert (recipe.data.trim, recipe.training.batch_tokens) == (0.0, 3000)
     empty = folder / "empty.tsv"
     empty.write_text("path\ttext\n", encoding="utf-8")
     with pytest.raises(UserError, match="no recordings to train on"):
