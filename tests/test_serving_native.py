@@ -36,9 +36,12 @@ def test_models(client: httpx.Client) -> None:
     assert (two["source"], two["target"], two["max_tokens"]) == (None, None, 63)
     assert one["parameters"] == sum(p.numel() for p in MODEL.models[0].parameters())
     assert one["vocabulary"] == {"source": 380, "target": 380}
-    assert {"name": "decoder.0.cross_attention", "query_axis": "target", "key_axis": "source"} in (
-        one["maps"]
-    )
+    assert {
+        "name": "decoder.0.cross_attention",
+        "query_axis": "target",
+        "key_axis": "source",
+        "key_kind": "tokens",
+    } in one["maps"]
     assert one["aligns"] is True
 
 

@@ -80,6 +80,7 @@ def test_models_are_told_of(client: httpx.Client) -> None:
         "name": "encoder.layers.0.self_attention",
         "query_axis": "text",
         "key_axis": "text",
+        "key_kind": "tokens",
     } in (facts["bert"]["maps"])
 
 

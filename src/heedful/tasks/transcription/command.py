@@ -81,8 +81,8 @@ def run(options: TranscribeOptions) -> None:
     use_threads(options.threads)
     from heedful.inference.files import write_lines
 
-    check_files(options.files or [])
     predictor = load_for("transcription", options)
+    check_files(options.files or [])
     choose_search(predictor, options, nbest=options.nbest, device=options.device)
     paths: Iterable[str] = _apart(lines_of(options.files), options.output)
     for name, given in (("--trace", options.trace), ("--subtitles", options.subtitles)):
