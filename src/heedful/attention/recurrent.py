@@ -69,12 +69,11 @@ class _Compared(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """One step: its result and the next state."""
+    """One step, without states, which would be held until the last step."""
 
     weights: Tensor
     """``[.., 1, K]``"""
     draw: Draw | None
-    state: AttentionState
     compared: _Compared | None
     """None if no watcher needs it."""
 
@@ -167,8 +166,8 @@ class RecurrentAttention(Watchable):
             query.device,
             first=state.step,
         )
-        found = self._weigh(query, memory.key, split_mask(mask, grid), state)
-        return self._read([found], memory, found.weights).squeeze(-2), found.state
+        found, state = self._weigh(query, memory.key, split_mask(mask, grid), state)
+        return self._read([found], memory, found.weights).squeeze(-2), state
 
     def weigh(
         self,
@@ -187,8 +186,8 @@ class RecurrentAttention(Watchable):
         steps = []
         for one in query.split(1, -2):
             split = split_mask(mask, Grid(shape, query.device, first=state.step))
-            steps.append(self._weigh(one, memory.key, split, state))
-            state = steps[-1].state
+            found, state = self._weigh(one, memory.key, split, state)
+            steps.append(found)
         return self._shown(steps, memory, torch.cat([one.weights for one in steps], -2)), state
 
     def forward(
@@ -222,9 +221,9 @@ class RecurrentAttention(Watchable):
             row = torch.tensor([step], device=query.device)
             split = split_mask(mask, Grid(shape, query.device, rows=row, first=0))
             one = query[..., step : step + 1, :]
-            steps.append(self._weigh(one, memory.key, split, state))
-            state = steps[-1].state
-        weights = [found.weights for found in steps]
+            found, state = self._weigh(one, memory.key, split, state)
+            steps.append(found)
+        weights = [one.weights for one in steps]
         joined = torch.cat(weights, -2) if weights else query.new_zeros(shape)
         return self._read(steps, memory, joined)
 
@@ -234,8 +233,8 @@ class RecurrentAttention(Watchable):
         key: Tensor,
         split: tuple[Tensor | None, Tensor | None],
         state: AttentionState,
-    ) -> _Step:
-        """One step."""
+    ) -> tuple[_Step, AttentionState]:
+        """One step, and the next state."""
         projected = self.score.project_query(query)
         if projected.dtype in HALVES:
             with without_autocast(query):
@@ -249,7 +248,7 @@ class RecurrentAttention(Watchable):
         key: Tensor,
         split: tuple[Tensor | None, Tensor | None],
         state: AttentionState,
-    ) -> _Step:
+    ) -> tuple[_Step, AttentionState]:
         score, normalize, (allowed, bias) = self.score, self.normalize, split
         if isinstance(score, RecurrentScore):
             scores = score.compare_at(projected, key, state.score)
@@ -275,7 +274,7 @@ class RecurrentAttention(Watchable):
             else (),
         )
         compared = _Compared(projected, scores, allowed) if self.terms_watched else None
-        return _Step(weights, draw, after, compared)
+        return _Step(weights, draw, compared), after
 
     def _read(self, steps: Sequence[_Step], memory: Memory, weights: Tensor) -> Tensor:
         """The contexts ``[.., Q, dv]`` of the ``weights [.., Q, K]`` of steps, which watchers
