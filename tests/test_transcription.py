@@ -44,11 +44,11 @@ from heedful.tasks.sound_input import Heard, heard_in
 from heedful.tasks.spec import spec_of_run
 from heedful.tasks.transcription import Transcription
 from heedful.tasks.transcription.errors import edit_distance, error_figures
-from heedful.tasks.transcription.predictor import Word, words_at
 from heedful.tasks.transcription.recipe import TranscriptionRecipe
 from heedful.tasks.transcription.subtitles import subtitles
 from heedful.tasks.transcription.texts import check_fits
 from heedful.tasks.transcription.training import Texts
+from heedful.tasks.transcription.word_times import Word, words_at
 from page_help import SPY, needs_browser, opened
 from serving_help import running
 

@@ -70,8 +70,8 @@ class Subtitles(Endpoint[SubtitlesRequest]):
         self, model: Model, request: SubtitlesRequest, limits: Limits, on_line: OnLine
     ) -> Work:
         def finish(_: None) -> dict[str, Any]:
-            from heedful.tasks.transcription.predictor import Word
             from heedful.tasks.transcription.subtitles import subtitles
+            from heedful.tasks.transcription.word_times import Word
 
             given = ((" ".join(one.text.split()), one) for one in request.result.words)
             words = [Word(text, one.start, one.end) for text, one in given if text]

@@ -11,23 +11,19 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from heedful.attention import watch
 from heedful.basics.errors import UserError
 from heedful.basics.notices import counted_notice, notice, once
 from heedful.basics.symbols import BEGIN, END
 from heedful.basics.thread_contention import without_contention
-from heedful.data.listed_vocabularies import ListedVocabulary
 from heedful.data.readers.sounds import Sound
 from heedful.decoding import Decodable, Hypothesis, JointCtc, SearchOptions, search
 from heedful.decoding.ctc import best_path, prefix_search
 from heedful.decoding.joint_ctc import Emissions
 from heedful.inference import Axis, Media, Trace
-from heedful.inference.alignment import rows_of
 from heedful.inference.fusing import searched
 from heedful.inference.generator import Generator
 from heedful.inference.media import MOST_SAMPLES
 from heedful.inference.searcher import ended_by_limit
-from heedful.inference.time_alignment import monotonic_positions
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
 from heedful.models import Annotations, Sounds, SpeechModel
 from heedful.models.speech import BLANK
@@ -36,21 +32,12 @@ from heedful.tasks.sound_input import Heard, Part, features_of
 from heedful.tasks.transcription.ctc_trace import ctc_map, token_log_probabilities
 from heedful.tasks.transcription.language import Language
 from heedful.tasks.transcription.recipe import TranscriptionSearch
-from heedful.tasks.transcription.subwords import Subwords
 from heedful.tasks.transcription.texts import spaced, vocabulary_of
+from heedful.tasks.transcription.word_times import Word, token_positions, words_at
 
 _AT_ONCE = 16
 """Parts of sounds in a batch."""
 _MOST_PARTS = 1_000_000
-
-
-class Word(NamedTuple):
-    """A word, and when it is spoken."""
-
-    text: str
-    start: float
-    """Seconds from the beginning of the sound."""
-    end: float
 
 
 class Transcript(NamedTuple):
@@ -139,62 +126,6 @@ class _Heard:
 
 def _emitted(model: SpeechModel, heard: Annotations) -> Emissions:
     return Emissions(model.emissions(heard), heard.lengths)
-
-
-def token_positions(
-    model: SpeechModel, heard: Annotations, tokens: Sequence[Sequence[int]]
-) -> list[list[int] | None]:
-    """The position of each token of some texts, in evaluation mode; None if the model neither
-    attends to the sound nor has CTC.
-
-    The best alignment that never goes back, by the probabilities of CTC if the model has it, and
-    otherwise by the weights of the decoder's attention (the mean of its heads).
-    """
-    lengths = heard.lengths.tolist()
-    if model.ctc is not None:
-        found: list[list[int] | None] = []
-        emissions = model.emissions(heard).exp().cpu()
-        for own, text, length in zip(emissions, tokens, lengths, strict=True):
-            chances = own[:length, list(text)].T
-            found.append(monotonic_positions(chances, strict=True))
-        return found
-    if model.alignment is None:
-        return [None] * len(tokens)
-    rows = [torch.tensor([BEGIN, *own]) for own in tokens]
-    target_in = pad_sequence(rows, batch_first=True).to(heard.vectors.device)
-    with watch(model, [model.alignment.module]) as seen:
-        model.spell(heard, target_in)
-    calls = torch.cat(seen[model.alignment.module], dim=2).float().cpu()
-    weights = rows_of(calls, model.alignment).mean(1)
-    cut = zip(weights, tokens, lengths, strict=True)
-    return [monotonic_positions(own[: len(text), :length]) for own, text, length in cut]
-
-
-def words_at(
-    vocabulary: ListedVocabulary | Subwords,
-    tokens: Sequence[int],
-    positions: Sequence[int],
-    seconds: float,
-) -> list[Word]:
-    """The words of a text with their times.
-
-    A word lasts from the position of its first token to the end of that of its last one.
-
-    Args:
-        vocabulary: of the tokens.
-        tokens: the text.
-        positions: of each token.
-        seconds: of a position.
-    """
-    texts = vocabulary.decode(tokens).split()
-    spans: dict[int, tuple[int, int]] = {}
-    for token, word, place in zip(tokens, vocabulary.word_indices(tokens), positions, strict=True):
-        if word >= 0 and vocabulary.decode([token]).strip():  # not a space alone
-            first, _ = spans.get(word, (place, place))
-            spans[word] = first, place + 1
-    return [
-        Word(texts[word], first * seconds, end * seconds) for word, (first, end) in spans.items()
-    ]
 
 
 class Transcriber(ColumnPredictor[SpeechModel, Heard, Transcript]):

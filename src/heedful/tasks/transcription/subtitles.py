@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from heedful.tasks.transcription.predictor import Word
+from heedful.tasks.transcription.word_times import Word
 
 MOST_CHARACTERS = 42
 """Of a cue, the customary length of a line of subtitles."""

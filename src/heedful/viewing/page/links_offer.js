@@ -19,7 +19,7 @@ export function hasLinks({ query_axis: query, key_axis: key }, kinds) {
 }
 
 /**
- * Whether a model may have links; one without attention has none, and the panel says so.
+ * Whether a model may have links. The panel is also offered for a model without attention, to explain that it has none.
  * @param {{maps?: {key_kind?: string}[]}} model
  */
 function modelHasLinks({ maps = [] }) {
