@@ -12,6 +12,7 @@ from pydantic import Field
 from heedful.attention.delta_heads import DeltaAttention
 from heedful.attention.differential import DifferentialAttention
 from heedful.attention.feature_maps import EluPlusOne, FeatureMapSettings, SiluFeatures
+from heedful.attention.fitting import Role, check_parts, check_selection, refuse_parts_of_keys
 from heedful.attention.heads import OutputGate, QueryKeyNorm, TalkingHeads
 from heedful.attention.latent import LatentAttention
 from heedful.attention.linear_heads import LinearAttention
@@ -20,20 +21,17 @@ from heedful.attention.modules import Attention
 from heedful.attention.multi_head import Aggregate, MultiHeadAttention
 from heedful.attention.normalizers.base import NormalizerSettings
 from heedful.attention.normalizers.softmax import Softmax
-from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.registry import NoneSettings
 from heedful.attention.positions.rotary import Rotary
 from heedful.attention.positions.settings import HeadSizes, PositionSettings
 from heedful.attention.recurrent import RecurrentAttention
-from heedful.attention.scores.base import Score, ScoreSettings
+from heedful.attention.scores.base import ScoreSettings
 from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.attention.state_heads import StateAttention
 from heedful.basics.limits import MOST_WIDTH
 from heedful.basics.settings import Settings
 
-Role = Literal["self", "causal", "cross"]
-"""What a module attends to: its own text, its own text up to the query, or another text."""
-
+__all__ = ["AttentionSettings", "Bias", "Role"]
 
 Bias = Literal["all", "query-key-value", "none"]
 
@@ -217,8 +215,8 @@ class AttentionSettings(Settings):
             "dropout": self.dropout or 0.0,
         }
         if not score.reads_keys:
-            _refuse_parts_of_keys(score, parts)
-        self._check_selection(role, parts["score"], width)
+            refuse_parts_of_keys(score, parts)
+        check_selection(self.mask, role, parts["score"], width)
         return self._with_parts(dim, layer, bias, width, parts)
 
     def _with_parts(
@@ -293,7 +291,7 @@ class AttentionSettings(Settings):
             raise ValueError(f"hidden_size {dim} is not a multiple of heads {heads}")
         width = dim // heads
         rotary = None if role == "cross" else self._rotary(width, heads)
-        self._check_selection(role, ScaledDot(), width)
+        check_selection(self.mask, role, ScaledDot(), width)
         return LatentAttention(
             dim,
             heads,
@@ -319,22 +317,6 @@ class AttentionSettings(Settings):
         if positions is None and self.rotary_size is not None:
             raise ValueError("rotary_size is for rotary positions: set positions = 'rotary'")
         return positions
-
-    def _check_selection(self, role: Role, score: Score, width: int) -> None:
-        """Raise ValueError if a mask selects by products, and attention is not causal or has no
-        dot products."""
-        if self.mask is None or not self.mask.reads_vectors or role == "cross":
-            return
-        if role != "causal":
-            raise ValueError(
-                f"the mask '{self.mask.name}' selects among earlier positions: it is for attention "
-                "that is causal, as in a decoder or a GPT"
-            )
-        if score.dot_scale(width) is None:
-            raise ValueError(
-                f"the mask '{self.mask.name}' compares queries and keys by dot products; choose "
-                "the score scaled-dot, dot or general"
-            )
 
     def _norm(self, width: int) -> QueryKeyNorm | None:
         kind = self.query_key_norm
@@ -439,50 +421,3 @@ class AttentionSettings(Settings):
                 "states; choose projection or concatenation"
             )
         return self
-
-
-def _refuse_parts_of_keys(score: ScoreSettings, parts: dict[str, Any]) -> None:
-    """Raise ValueError if a part changes keys, which the score does not read."""
-    if _act_on_keys(parts["positions"]):
-        raise ValueError(
-            f"the score '{score.name}' does not read the keys, which these positions change; "
-            "choose alibi, t5 or none"
-        )
-    if parts["query_key_norm"] is not None:
-        raise ValueError(
-            f"the score '{score.name}' does not read the keys, which query_key_norm changes; "
-            "choose none"
-        )
-
-
-def _act_on_keys(positions: RelativePositions | None) -> bool:
-    """Whether positions change keys, instead of only adding a bias to scores."""
-    if positions is None:
-        return False
-    own, base = type(positions), RelativePositions
-    return own.turn is not base.turn or own.compare is not base.compare
-
-
-def check_parts(
-    score: ScoreSettings, normalizer: NormalizerSettings, max_length: int | None
-) -> None:
-    """Raise ValueError if a score is not trained, or has no meaning with the normalizer."""
-    if not normalizer.passes_gradient:
-        raise ValueError(
-            f"'{normalizer.name}' passes no gradient to the scores, which would not be trained"
-        )
-    if normalizer.name == "plain-sum" and score.least is None:
-        raise ValueError(
-            f"plain-sum needs scores that are not negative, and those of '{score.name}' may be; "
-            "choose the score exp-dot"
-        )
-    if normalizer.name != "plain-sum" and score.least is not None:
-        raise ValueError(
-            f"the score '{score.name}' is an exponential already; choose the normalizer plain-sum"
-        )
-    longest = score.longest()
-    if longest is not None and max_length is not None and longest < max_length:
-        raise ValueError(
-            f"the score '{score.name}' has {longest} positions, fewer than max_length = "
-            f"{max_length}; set positions of the score to {max_length}"
-        )

@@ -79,3 +79,18 @@ class ServerSpec:
     def facts(self, predictor: Any) -> dict[str, Any]:
         """The facts about a predictor in ``/api/models``."""
         return {}
+
+
+def maps_of(model: Any, **kinds: str) -> list[dict[str, str]]:
+    """The attention maps of a model and their axes, as in ``/api/models``.
+
+    Args:
+        model: the model.
+        kinds: axis of keys → its kind (:class:`heedful.inference.Axis`); ``tokens`` by default.
+    """
+    names = ("name", "query_axis", "key_axis", "step_axis")
+    maps = (
+        dict(zip(names, (name, *axes), strict=False))
+        for name, axes in model.attention_axes().items()
+    )
+    return [{**one, "key_kind": kinds.get(one["key_axis"], "tokens")} for one in maps]

@@ -13,7 +13,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.json_models import read_object
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named, kind_of, kinds, register
-from heedful.tasks.server_spec import Pair, Panel, ServerSpec
+from heedful.tasks.server_spec import Pair, Panel, ServerSpec, maps_of
 from heedful.tasks.view_spec import ViewSpec
 
 if TYPE_CHECKING:
@@ -394,18 +394,3 @@ def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
 
     run = open_run(path)
     return run, cast(TaskSpec, kind_of(run.recipe))
-
-
-def maps_of(model: Any, **kinds: str) -> list[dict[str, str]]:
-    """The attention maps of a model and their axes, as in ``/api/models``.
-
-    Args:
-        model: the model.
-        kinds: axis of keys → its kind (:class:`heedful.inference.Axis`); ``tokens`` by default.
-    """
-    names = ("name", "query_axis", "key_axis", "step_axis")
-    maps = (
-        dict(zip(names, (name, *axes), strict=False))
-        for name, axes in model.attention_axes().items()
-    )
-    return [{**one, "key_kind": kinds.get(one["key_axis"], "tokens")} for one in maps]
