@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,13 +50,37 @@ def browser() -> Iterator[Any]:
         one.close()
 
 
+def look_often(page: Any, timeout: float = 15_000) -> None:
+    """Let ``wait_for_selector`` look every 20 ms. Playwright waits up to half a second in between.
+
+    Args:
+        page: a page.
+        timeout: the default for all waiting, in milliseconds.
+    """
+    page.set_default_timeout(timeout)
+    wait = page.wait_for_selector
+
+    def is_so(selector: str, state: str) -> bool:
+        if state in ("visible", "hidden"):
+            return bool(page.is_visible(selector)) == (state == "visible")
+        return (page.query_selector(selector) is not None) == (state == "attached")
+
+    def often(selector: str, *, state: str = "visible", timeout: float = timeout) -> Any:
+        end = time.monotonic() + timeout / 1000
+        while not is_so(selector, state) and time.monotonic() < end:
+            page.wait_for_timeout(20)
+        return wait(selector, state=state, timeout=1000)
+
+    page.wait_for_selector = often
+
+
 class Watched:
     """A page with its requests and its errors."""
 
     def __init__(self, one: Any, **context: Any) -> None:
         self.context = one.new_context(accept_downloads=True, **context)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        look_often(self.page)
         self.requests: list[str] = []
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import heedful
 from heedful.basics.errors import UserError
 from heedful.inference.trace import Trace
+from heedful.tasks.spec import specs
 from heedful.viewing import page
 from heedful.viewing.notebook import widget
 from heedful.viewing.page import FOLDER, bundle
@@ -61,6 +63,13 @@ def test_modules_ask_nobody_and_write_no_markup() -> None:
         assert "https://" not in addresses, path.name
         if path.suffix == ".js":
             assert len(text.splitlines()) <= 400, path.name
+
+
+def test_every_panel_of_a_task_is_in_the_bundle_of_the_server() -> None:
+    script = bundle("main", panels=True)
+    assert {one.panel.name for one in specs()} <= set(page.panel_modules())
+    assert all(f"{name}: {name}Module" in script for name in page.panel_modules())
+    assert "import(" not in re.sub(r"/\*\*.*?\*/|//.*", "", script, flags=re.DOTALL)
 
 
 def test_bundle_refuses_forms_that_it_does_not_know(

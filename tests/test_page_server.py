@@ -123,6 +123,18 @@ def test_pointing_at_a_word_shows_its_partners(
         assert np.allclose(back, np.where(column >= 0.04, column, 0), atol=0.002)
 
 
+def test_the_page_is_three_files(chromium: Any, address: str) -> None:
+    """Modules that a browser finds only in other modules are slow over a network."""
+    with opened(chromium, address) as it:
+        it.page.wait_for_selector("[role=tab]")
+        files = [url.removeprefix(address) for url in it.requests if "/api/" not in url]
+    assert sorted(file for file in files if not file.startswith("data:")) == [
+        "/",
+        "/page/page.css",
+        "/page/page.js",
+    ]
+
+
 def test_another_word_forces_what_follows(chromium: Any, address: str) -> None:
     with opened(chromium, address) as it:
         before = typed(it)

@@ -215,6 +215,13 @@ def test_the_page_and_nothing_beside_it(client: httpx.Client) -> None:
     module = client.get("/page/main.js")
     assert module.headers["content-type"].startswith("text/javascript")
     assert module.headers["x-content-type-options"] == "nosniff"
+    for name, kind in (("page.js", "text/javascript"), ("page.css", "text/css")):
+        bundled = client.get(f"/page/{name}")
+        assert bundled.headers["content-type"].startswith(kind)
+        assert bundled.headers["content-security-policy"] == policy
+        known = {"If-None-Match": bundled.headers["etag"]}
+        again = client.get(f"/page/{name}", headers=known)
+        assert (again.status_code, again.content) == (304, b"")
     address = client.base_url
     for path in (
         "/page/../__init__.py",

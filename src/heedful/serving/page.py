@@ -1,5 +1,11 @@
-"""The page and its modules; a content security policy restricts them to this server."""
+"""The page; a content security policy restricts it to this server.
 
+The modules and the style sheets are served as one file each, so that a browser asks for three files
+instead of for a hundred, most of which it finds only in another one.
+"""
+
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -8,10 +14,9 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
-import heedful.viewing
 from heedful.serving.errors import RefusedError
+from heedful.viewing.page import FOLDER, bundle, style
 
-FOLDER = Path(str(heedful.viewing.__file__)).parent / "page"
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -29,7 +34,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
-    # The versions of all modules must match, so the browser revalidates them each time.
+    # The files must be of the same version as the server: the browser revalidates them each time.
     "Cache-Control": "no-cache",
 }
 
@@ -45,8 +50,17 @@ class _Modules(StaticFiles):
         await super().__call__(scope, receive, guarded)
 
 
+@cache
+def _bundled(name: str) -> tuple[bytes, dict[str, str]]:
+    """The content and the headers of ``page.js`` or ``page.css``."""
+    content = (bundle("main", panels=True) if name == "page.js" else style()).encode()
+    kind = "text/javascript" if name == "page.js" else "text/css"
+    tag = f'"{sha256(content).hexdigest()[:32]}"'
+    return content, {**_HEADERS, "Content-Type": f"{kind}; charset=utf-8", "ETag": tag}
+
+
 def add_page(app: FastAPI, folder: Path = FOLDER) -> None:
-    """Serve ``/`` and ``/page/<file>``."""
+    """Serve ``/``, ``/page/page.js``, ``/page/page.css`` and the files of the folder."""
     index = folder / "index.html"
 
     @app.get("/", include_in_schema=False)
@@ -54,5 +68,13 @@ def add_page(app: FastAPI, folder: Path = FOLDER) -> None:
         if not index.is_file():
             raise RefusedError(404, "this server has no page")
         return FileResponse(index, headers=_HEADERS)
+
+    @app.get("/page/page.js", include_in_schema=False)
+    @app.get("/page/page.css", include_in_schema=False)
+    async def bundled(request: Request) -> Response:
+        content, headers = _bundled(request.url.path.rpartition("/")[2])
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers)
 
     app.mount("/page", _Modules(directory=folder, check_dir=False), name="page")

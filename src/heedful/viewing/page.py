@@ -17,6 +17,7 @@ FOLDER = Path(__file__).with_name("page")
 
 # The modules use only these forms of import and export, so no bundler is needed.
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
+_PANEL = "import(`./${name}.js`)"
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
 # The browser blocks all network requests of the file.
@@ -118,18 +119,38 @@ def style() -> str:
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in sheets)
 
 
-def bundle(entry: str) -> str:
+def bundle(entry: str, *, panels: bool = False) -> str:
     """Bundle a module and its imports in one script, in which each module is a function.
 
     Args:
         entry: the name of the module, without its extension.
+        panels: whether the panels of the tasks are in the bundle, too. The page loads those that
+            its models have.
 
     Raises:
         ValueError: a module has an import or export of an unsupported form.
     """
     parts: list[str] = []
-    _add(entry, parts, set())
-    return "".join(parts)
+    seen: set[str] = set()
+    names = panel_modules() if panels else []
+    for name in names:
+        _add(name, parts, seen)
+    if panels:
+        parts.append(
+            f"const panelModules = {{ {', '.join(f'{one}: {one}Module' for one in names)} }};\n"
+        )
+    _add(entry, parts, seen)
+    script = "".join(parts)
+    return script.replace(_PANEL, "panelModules[name]") if panels else script
+
+
+def panel_modules() -> list[str]:
+    """The names of the modules that have a panel of a task."""
+    return [
+        path.stem
+        for path in sorted(FOLDER.glob("*.js"))
+        if "\nexport function panel(" in path.read_text(encoding="utf-8")
+    ]
 
 
 def _add(name: str, parts: list[str], seen: set[str]) -> None:
