@@ -60,6 +60,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(OFFSET)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: a test often waits for a browser or another process."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Leave what is imported and collected, a million objects, out of all garbage collections.

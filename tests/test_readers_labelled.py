@@ -74,7 +74,7 @@ def test_quoted_texts_and_empty_lines(tmp_path: Path, capfd: pytest.CaptureFixtu
         Labelled(('The "link", it\nfails',), "web"),
         Labelled(("Grüße",), "desk"),
     ]
-    assert capfd.readouterr().err == f"heedful: left out of {path}: 1 empty lines\n"
+    assert capfd.readouterr().err == f"heedful: left out of {path}: 1 empty line\n"
     pairs = write(
         tmp_path / "b.jsonl", '{"a": "x", "b": "y", "l": 1}\n{"a": "z", "b": "w", "l": true}'
     )

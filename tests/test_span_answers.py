@@ -203,7 +203,7 @@ def test_misplaced_answers_are_left_out_and_counted(
     path = squad(tmp_path, asked("1066", 3), asked("1066", CONTEXT.index("1066"), "2"))
     found = list(read_questions([path], misplaced="skip"))
     assert [one.name for one in found] == ["2"]
-    assert "1 questions with an answer that is not in the text" in capsys.readouterr().err
+    assert "1 question with an answer that is not in the text" in capsys.readouterr().err
 
 
 def test_tables_have_answers_with_and_without_a_place(

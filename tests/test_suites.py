@@ -521,8 +521,8 @@ def test_incomplete_rows_of_qqp_are_counted_in_training_only(
     rows = list(read_rows([folder / "train.tsv"], task))
     said = " ".join(capsys.readouterr().err.split())
     assert len(rows) == 4
-    assert "1 rows with 4 instead of 6 columns" in said
-    assert "1 rows with an empty text" in said
+    assert "1 row with 4 instead of 6 columns" in said
+    assert "1 row with an empty text" in said
     with pytest.raises(UserError, match="4 columns instead of 6"):
         items_in(folder, "dev.tsv", task)
 

@@ -434,4 +434,4 @@ def test_a_notice_about_the_data_is_printed_once(
         tables = choose_classification([str(tmp_path / "a.tsv")])
     tables["tokeniser"] = {"kind": "characters"}
     prepare(check_recipe(tables, "the recipe"), tmp_path / "run")
-    assert capsys.readouterr().err.count("1 empty lines") == 1
+    assert capsys.readouterr().err.count("1 empty line") == 1

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -67,6 +67,19 @@ def once() -> Callable[[str], None]:
             notice(text)
 
     return notice_once
+
+
+def notice_left_out(where: object, counts: Mapping[str, int]) -> None:
+    """Print how many of each kind were left out of a file.
+
+    Args:
+        where: the file.
+        counts: kind → number. A kind is a plural, such as ``rows without a label``, whose noun is
+            its first word that ends in ``s``.
+    """
+    for kind, count in counts.items():
+        named = kind if count != 1 else re.sub(r"s\b", "", kind, count=1)
+        notice(f"left out of {where}: {count:,} {named}")
 
 
 _Write = Callable[..., str]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import notice_left_out
 from heedful.data.examples import Labelled
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.opening import Input, open_input
@@ -95,8 +95,7 @@ def read_labelled(
                 counts["rows without a label"] += 1
             else:
                 raise _no_label(where, label, found, skippable=unlabelled is not None)
-        for what, count in counts.items():
-            notice(f"left out of {file.name}: {count:,} {what}")
+        notice_left_out(file.name, counts)
 
 
 def with_choice(records: Iterator[Record], choice: str) -> Iterator[Record]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import notice_left_out
 from heedful.data.examples import MultiLabelled
 from heedful.data.python_rows import RowError
 from heedful.data.readers.labelled import (
@@ -56,8 +56,7 @@ def read_multi_labelled(
                 continue
             *texts, own = values
             yield _example(texts, text, _labels(own, labels, separator, where), where)
-        for what, count in counts.items():
-            notice(f"left out of {file.name}: {count:,} {what}")
+        notice_left_out(file.name, counts)
 
 
 def several_labels(given: Any, name: str, separator: str) -> tuple[str, ...]:

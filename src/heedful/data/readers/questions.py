@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from heedful.basics.bounded_reading import MOST_BYTES, parse_json
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import notice, notice_left_out
 from heedful.data.examples import SpanQuestion
 from heedful.data.readers.labelled import LabelledFormat, table_records, with_choice
 from heedful.data.readers.opening import Input, open_input
@@ -78,8 +78,7 @@ def read_questions(
                     )
                 else:
                     counts["questions with an answer that is not in the text at its place"] += 1
-        for what, count in counts.items():
-            notice(f"left out of {path}: {count:,} {what}")
+        notice_left_out(path, counts)
 
 
 def read_asked(file: Input, encoding: str | None = None) -> list[tuple[str, str, str]]:

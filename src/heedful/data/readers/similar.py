@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import notice_left_out
 from heedful.data.examples import Similar
 from heedful.data.readers.labelled import (
     LabelledFormat,
@@ -60,8 +60,7 @@ def read_similar(
                 refuse_surrogates(value, where)
             number = None if rating is None else rating_of(values[-1], rating, where)
             yield Similar(texts, number)
-        for what, count in counts.items():
-            notice(f"left out of {file.name}: {count:,} {what}")
+        notice_left_out(file.name, counts)
 
 
 def _json_records(

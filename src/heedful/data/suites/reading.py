@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
+from heedful.basics.notices import notice_left_out
 from heedful.data.examples import Labelled
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.labelled import (
@@ -75,7 +75,7 @@ def read_rows(paths: Sequence[str | Path], task: SuiteTask) -> Iterator[Labelled
                 else:
                     empty += 1
         if empty:
-            notice(f"left out of {path}: {empty:,} rows with an empty text")
+            notice_left_out(path, {"rows with an empty text": empty})
 
 
 def find_file(folder: Path, name: str, task: SuiteTask) -> Path | None:
@@ -134,8 +134,7 @@ def _table(
         place += 1
         named = {name: values[name] for name in (*task.read, task.label) if name in values}
         yield where, {**named, "idx": index}
-    for what, count in counts.items():
-        notice(f"left out of {file.name}: {count:,} {what}")
+    notice_left_out(file.name, counts)
 
 
 def _header(row: Sequence[str], task: SuiteTask, where: str) -> tuple[list[str], bool]:
