@@ -10,7 +10,6 @@ imported, exit handlers) needs ``subprocess``.
 
 import multiprocessing
 import os
-import pkgutil
 import runpy
 import signal
 import subprocess
@@ -18,13 +17,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-import heedful
 from disk_help import without_waiting
 
 PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
@@ -170,11 +171,25 @@ def fork_server() -> ForkServerContext:
     tests need the same one.
     """
     context = multiprocessing.get_context("forkserver")
-    modules = [one.name for one in pkgutil.walk_packages(heedful.__path__, "heedful.")]
-    # PyTorch imports these when it first builds a model without data, and with FSDP2.
-    modules += ["torch._dynamo", "torch._refs", "torch.distributed.fsdp"]
-    context.set_forkserver_preload([one for one in modules if "__main__" not in one])
+    context.set_forkserver_preload(["preload_help"])
+    with _path_of_tests():
+        forkserver.ensure_running()
     return context
+
+
+@contextmanager
+def _path_of_tests() -> Iterator[None]:
+    """Let a new process import modules of this folder. Some versions of Python need the variable."""
+    before = os.environ.get("PYTHONPATH")
+    folder = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = folder if before is None else folder + os.pathsep + before
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _forked(arguments: list[str], folder: Path, fds: list[int]) -> Any:

@@ -12,19 +12,27 @@ PACKAGE = "heedful"
 DYNAMIC = {"heedful": 1, "heedful.serving": 1, "heedful.studies.catalogue": 1}
 
 
-def _modules() -> dict[str, ast.Module]:
-    found = {}
+Nodes = list[ast.Import | ast.ImportFrom | ast.Call | ast.Attribute]
+"""What the tests look at, of a syntax tree: to walk through all of it takes a second."""
+
+
+def _modules() -> dict[str, Nodes]:
+    found: dict[str, Nodes] = {}
     for file in sorted((SOURCE / PACKAGE).rglob("*.py")):
         parts = file.relative_to(SOURCE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(file.read_text(encoding="utf-8"))
+        found[name] = [
+            node
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.Call | ast.Attribute)
+        ]
     return found
 
 
-def _imports(tree: ast.Module, modules: dict[str, ast.Module]) -> set[str]:
+def _imports(nodes: Nodes, modules: dict[str, Nodes]) -> set[str]:
     """The modules that a module imports, at its head, in functions and for type checkers."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -50,13 +58,13 @@ def _cycles(edges: dict[str, set[str]]) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def modules() -> dict[str, ast.Module]:
-    """The syntax tree of each module of the package."""
+def modules() -> dict[str, Nodes]:
+    """The imports, calls and attributes of each module of the package."""
     return _modules()
 
 
-def test_no_modules_import_each_other(modules: dict[str, ast.Module]) -> None:
-    edges = {name: _imports(tree, modules) for name, tree in modules.items()}
+def test_no_modules_import_each_other(modules: dict[str, Nodes]) -> None:
+    edges = {name: _imports(nodes, modules) for name, nodes in modules.items()}
     assert edges["heedful.tasks.spec"]
     assert _cycles(edges) == []
 
@@ -66,10 +74,10 @@ def test_cycles_are_found() -> None:
     assert _cycles(edges) == [["b", "c"]]
 
 
-def test_own_modules_are_not_imported_by_strings(modules: dict[str, ast.Module]) -> None:
+def test_own_modules_are_not_imported_by_strings(modules: dict[str, Nodes]) -> None:
     found: dict[str, int] = {}
-    for name, tree in modules.items():
-        for node in ast.walk(tree):
+    for name, nodes in modules.items():
+        for node in nodes:
             if not isinstance(node, ast.Call):
                 continue
             function = ast.unparse(node.func)
@@ -81,15 +89,15 @@ def test_own_modules_are_not_imported_by_strings(modules: dict[str, ast.Module])
     assert found == DYNAMIC
 
 
-def test_only_kernels_know_compiled_code(modules: dict[str, ast.Module]) -> None:
+def test_only_kernels_know_compiled_code(modules: dict[str, Nodes]) -> None:
     """ctypes, Triton, the compiler and loaded libraries; the names by which they are known."""
     known = {"ctypes", "triton"}
     inside = {"heedful.kernels.compiling", "heedful.kernels.registry"}
     found = []
-    for name, tree in modules.items():
+    for name, nodes in modules.items():
         if name.startswith("heedful.kernels"):
             continue
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Import):
                 found += [(name, one.name) for one in node.names if one.name.split(".")[0] in known]
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -106,10 +114,10 @@ def test_only_kernels_know_compiled_code(modules: dict[str, ast.Module]) -> None
 CONDITIONS = ("can_", "has_", "loops_")
 
 
-def _conditions(tree: ast.Module) -> set[str]:
+def _conditions(nodes: Nodes) -> set[str]:
     """Conditions of compiled code that a module imports."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heedful.kernels"):
             found |= {
                 one.name for one in node.names if one.name.startswith(("can_", "has_", "loops_"))
@@ -117,20 +125,18 @@ def _conditions(tree: ast.Module) -> set[str]:
     return found
 
 
-def test_models_do_not_ask_what_is_compiled(modules: dict[str, ast.Module]) -> None:
+def test_models_do_not_ask_what_is_compiled(modules: dict[str, Nodes]) -> None:
     """Operations and the pass over modules decide."""
     rooms = ("attention", "layers", "models", "tasks")
-    asked = {name: _conditions(tree) for name, tree in modules.items()}
+    asked = {name: _conditions(nodes) for name, nodes in modules.items()}
     assert asked["heedful.inference.fusing.cached"] == {"can_step"}
     assert not {
         name: found for name, found in asked.items() if found and name.split(".")[1:2][0] in rooms
     }
 
 
-def test_kernels_know_tensors_and_no_modules(modules: dict[str, ast.Module]) -> None:
-    for name, tree in modules.items():
+def test_kernels_know_tensors_and_no_modules(modules: dict[str, Nodes]) -> None:
+    for name, nodes in modules.items():
         if name.startswith("heedful.kernels"):
-            taken = {
-                ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)
-            }
+            taken = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
             assert not {"nn.Module", "torch.nn.Module"} & taken, name
