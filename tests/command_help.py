@@ -1,4 +1,4 @@
-"""Runs ``python -m heedful`` in processes of its own, without importing PyTorch in each.
+"""Runs ``python -m heedful``, or a program, in a process without importing PyTorch in each.
 
 A process that imports PyTorch and heedful takes seconds before it does anything. Here, a server
 process of each pytest worker imports them once and computes nothing. Each command is a fork of it:
@@ -37,6 +37,7 @@ def run_command(
     cwd: Path | None = None,
     given: str | None = None,
     timeout: float = 120,
+    program: Path | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end.
 
@@ -45,11 +46,14 @@ def run_command(
         cwd: the folder to run in; by default the current one.
         given: the standard input; by default nothing.
         timeout: seconds after which the command is killed.
+        program: a Python file that is run instead of heedful.
     """
     with tempfile.TemporaryFile("w+") as source:
         source.write(given or "")
         source.seek(0)
-        with Started(*arguments, cwd=cwd, stdin=source, stdout=PIPE, stderr=PIPE) as process:
+        with Started(
+            *arguments, cwd=cwd, stdin=source, stdout=PIPE, stderr=PIPE, program=program
+        ) as process:
             out, err = process.communicate(timeout=timeout)
     return subprocess.CompletedProcess(list(arguments), process.returncode or 0, out, err)
 
@@ -64,6 +68,7 @@ class Started:
         stdout: the standard output, as ``stdin``; by default that of pytest.
         stderr: the standard error, as ``stdout``.
         text: whether pipes are of text instead of bytes.
+        program: a Python file that is run instead of heedful.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class Started:
         stdout: Output = None,
         stderr: Output = None,
         text: bool = True,
+        program: Path | None = None,
     ) -> None:
         self.stdin = self.stdout = self.stderr = None
         self.returncode: int | None = None
@@ -84,7 +90,9 @@ class Started:
             if own is not None:
                 pipe = os.fdopen(own, ("w" if number == 0 else "r") + ("" if text else "b"))
                 setattr(self, name, pipe)
-        self._process = _forked(list(map(str, arguments)), cwd or Path.cwd(), passed)
+        self._process = _forked(
+            list(map(str, arguments)), cwd or Path.cwd(), passed, program and program.resolve()
+        )
         for fd, what in zip(passed, given, strict=True):
             if what in (PIPE, DEVNULL):
                 os.close(fd)
@@ -179,7 +187,7 @@ def fork_server() -> ForkServerContext:
 
 @contextmanager
 def _path_of_tests() -> Iterator[None]:
-    """Let a new process import modules of this folder. Some versions of Python need the variable."""
+    """Let a new process import modules of this folder: some versions of Python need this."""
     before = os.environ.get("PYTHONPATH")
     folder = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = folder if before is None else folder + os.pathsep + before
@@ -192,24 +200,27 @@ def _path_of_tests() -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-def _forked(arguments: list[str], folder: Path, fds: list[int]) -> Any:
-    settings = (arguments, str(folder), dict(os.environ))
+def _forked(arguments: list[str], folder: Path, fds: list[int], program: Path | None) -> Any:
+    settings = (arguments, str(folder), dict(os.environ), program)
     process = fork_server().Process(target=_Target(settings, fds))
     process.start()
     return process
 
 
+_Settings = tuple[list[str], str, dict[str, str], Path | None]
+
+
 class _Target:
     """What a fork does; it is pickled with duplicates of the descriptors."""
 
-    def __init__(self, settings: tuple[list[str], str, dict[str, str]], fds: list[int]) -> None:
+    def __init__(self, settings: _Settings, fds: list[int]) -> None:
         self.settings, self.fds = settings, fds
 
     def __reduce__(self) -> Any:
         return _Target, (self.settings, [DupFd(fd) for fd in self.fds])
 
     def __call__(self) -> None:
-        arguments, folder, environment = self.settings
+        arguments, folder, environment, program = self.settings
         for number, fd in enumerate(self.fds):
             os.dup2(fd.detach(), number)
         sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
@@ -222,4 +233,9 @@ class _Target:
         os.chdir(folder)
         os.fsync = without_waiting(os.fsync)
         sys.argv[1:] = arguments
-        runpy.run_module("heedful", run_name="__main__", alter_sys=True)
+        if program is None:
+            runpy.run_module("heedful", run_name="__main__", alter_sys=True)
+        else:
+            sys.argv[0] = str(program)
+            sys.path.insert(0, str(program.parent))
+            runpy.run_path(str(program), run_name="__main__")

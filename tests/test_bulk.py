@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import multiprocessing
 import os
 import random
 import resource
@@ -14,10 +15,13 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import heedful
+from command_help import fork_server
+from heedful.basics import worker_processes
 from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
 from heedful.basics.worker_processes import Advance
@@ -112,6 +116,15 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     return call
 
 
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forks, unless ``make processes`` runs all tests: new ones import PyTorch."""
+    if not os.environ.get("HEEDFUL_PROCESSES"):
+        context = SimpleNamespace(get_context=lambda how: fork_server())
+        context.parent_process = multiprocessing.parent_process
+        monkeypatch.setattr(worker_processes, "multiprocessing", context)
+
+
 # An answer without a model: slow enough to be killed, and told where to end itself.
 def reversed_lines(shard: Shard, advance: Advance) -> tuple[list[str], Counter[str]]:
     made = []
@@ -166,6 +179,7 @@ def right(lines: int = 57) -> str:
         pytest.param(3, 4, marks=processes),
     ],
 )
+@pytest.mark.usefixtures("forks")
 def test_output_is_that_of_one_process(
     run: Path, alone: dict[str, bytes], tmp_path: Path, call: Call, workers: int, shard_lines: int
 ) -> None:
@@ -246,6 +260,7 @@ def test_a_stopped_command_is_resumed(
     assert "0 translated now" in out
 
 
+@pytest.mark.usefixtures("forks")
 def test_other_settings_and_inputs_are_refused(run: Path, tmp_path: Path, call: Call) -> None:
     source, output = tmp_path / "in.txt", tmp_path / "out"
     source.write_bytes(texts(8))

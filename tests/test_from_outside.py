@@ -1,12 +1,11 @@
 """heedful.attention from outside: the examples, as somebody runs them who uses nothing else."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from command_help import run_command
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -30,14 +29,7 @@ def test_the_page_shows_the_example() -> None:
 def test_a_classifier_in_plain_pytorch_learns(tmp_path: Path) -> None:
     """Over 99 %, as the page says; somewhere else, so that nothing is found by its place."""
     example = ROOT / "examples" / "attention_classifier.py"
-    done = subprocess.run(
-        [sys.executable, str(example)],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(cwd=tmp_path, program=example)
     assert done.returncode == 0, done.stderr
     found = re.match(r"(\d+\.\d)% of 2560 new sequences right\n$", done.stdout)
     assert found is not None, done.stdout

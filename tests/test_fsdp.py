@@ -51,7 +51,7 @@ RECIPE: dict[str, Any] = {
 FSDP = {"strategy": "fsdp"}
 BFLOAT16 = {**FSDP, "precision": "bfloat16"}
 ROUNDING = {**BFLOAT16, "gather_precision": "bfloat16"}
-FIRST = ["tied", "shared positions"]
+FIRST = ["tied"]
 OTHERS = [name for name in [*JOBS, *ROUNDED] if name not in FIRST]
 
 

@@ -1,8 +1,6 @@
 """One way from text to text: validation, the command, and Python give the same bytes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -118,7 +116,8 @@ def test_info_says_what_a_run_is(folder: Path) -> None:
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(folder: Path) -> None:
     """A limit on file sizes fails a write halfway, as a full disk does."""
     (folder / "full.json").write_text(json.dumps(recipe(folder)))
-    script = (
+    script = folder / "full.py"
+    script.write_text(
         "import json, resource, sys, heedful\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
         "try:\n"
@@ -126,10 +125,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(folder: Path) -
         "except heedful.UserError as error:\n"
         "    sys.exit(f'said: {error}')\n"
     )
-    arguments = [str(folder / "full.json"), str(folder / "full")]
-    finished = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
-    )
+    finished = run_command(folder / "full.json", folder / "full", program=script)
     assert "said: cannot write" in finished.stderr, finished.stderr
     left = [path.name for path in (folder / "full").rglob("*") if "part" in path.name]
     assert not left

@@ -3,8 +3,6 @@
 import contextlib
 import importlib
 import io
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import tomlkit
 import typer
 
 import heedful.cli.compare
+from command_help import run_command
 from heedful.basics.errors import UserError
 from heedful.runs.recipe import compare_settings, find_recipe, read_recipe
 from test_compare import SMALL
@@ -118,8 +117,7 @@ def test_what_is_missing_is_one_clear_line(
 
 
 def test_it_runs_as_a_program_with_its_own_table(tmp_path: Path) -> None:
-    command = [sys.executable, BENCHMARKS / "results.py", "--out", tmp_path]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=100)
+    done = run_command("--out", tmp_path, program=BENCHMARKS / "results.py")
     assert done.returncode == 1
     assert "--data FOLDER is missing" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from command_help import Started
 from heedful.basics.errors import UserError
 from heedful.runs.manifest import seal
 from heedful.runs.opening import open_run
@@ -42,18 +43,25 @@ def recipe(**training: object) -> dict[str, object]:
 
 
 SCRIPT = """
-import signal, sys
+import os, signal, sys
 import heedful
 if sys.argv[3] == "ignored":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 finished = heedful.train({recipe}, sys.argv[1], data=sys.argv[2])
-sys.exit(0 if finished else 130)
+os._exit(0 if finished else 130)  # nothing can be flushed to a closed terminal
 """
 
 
+# The standard input is the terminal of a session from now on.
+OWN_TERMINAL = "import os\nos.setsid()\nos.close(os.open(os.ttyname(0), os.O_RDWR))\n"
+
+
+def script(steps: int) -> str:
+    return SCRIPT.format(recipe=recipe(max_steps=steps, log_every=1))
+
+
 def command(folder: Path, out: str, how: str, steps: int) -> list[str]:
-    script = SCRIPT.format(recipe=recipe(max_steps=steps, log_every=1))
-    return [sys.executable, "-c", script, str(folder / out), str(folder), how]
+    return [sys.executable, "-c", script(steps), str(folder / out), str(folder), how]
 
 
 def wait_for_a_step(process: subprocess.Popen[bytes], run: Path) -> None:
@@ -64,14 +72,10 @@ def wait_for_a_step(process: subprocess.Popen[bytes], run: Path) -> None:
 def test_a_closed_terminal_ends_the_training_with_a_checkpoint(folder: Path) -> None:
     """The real thing: a terminal of its own, live bar and all, which goes away."""
     master, slave = os.openpty()
-    process = subprocess.Popen(
-        command(folder, "closed", "kept", 10**6),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # its terminal from now on
-    )
+    program = folder / "closed.py"
+    program.write_text(OWN_TERMINAL + script(10**6))
+    given = (folder / "closed", folder, "kept")
+    process = Started(*given, stdin=slave, stdout=slave, stderr=slave, program=program)
     os.close(slave)
     os.set_blocking(master, False)
     run = folder / "closed"
