@@ -10,9 +10,13 @@ from typing import Any
 import torch
 
 from command_help import fork_server
+from disk_help import without_waiting
 from heedful.basics.errors import UserError
+from heedful.training import processes as waiting
 
 _SECONDS = 300
+_PAUSES = {"_PRINTING_SECONDS": 0.1, "_LONGEST_PAUSE": 0.05}
+"""How long processes wait for each other at an error: no launcher waits for their messages."""
 
 
 def in_processes(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
@@ -64,6 +68,10 @@ def _call(
         "HEEDFUL_WAIT_MINUTES": "1",
     }
     torch.set_num_threads(1)
+    os.fsync = without_waiting(os.fsync)
+    for name, seconds in _PAUSES.items():
+        assert hasattr(waiting, name)
+        setattr(waiting, name, seconds)
     try:
         found = work(*given)
     except UserError as error:

@@ -195,8 +195,9 @@ def shape(text: str) -> list[object]:
     return found
 
 
-def test_real_files_keep_their_structure() -> None:
-    for path in real_files(".md", most=15):
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_real_files_keep_their_structure(part: int) -> None:
+    for path in list(real_files(".md", most=15))[part::2]:
         found = opened(path)
         data = path.read_bytes()
         assert fill(found, list(found.segments)) == data

@@ -147,17 +147,18 @@ def test_what_cannot_be_exported_is_one_line(folder: Path) -> None:
     with pytest.raises(UserError, match="several heads: choose one"):
         export_onnx(several, folder / "no-onnx")
     assert not (folder / "no-onnx").exists()
-    assert export_onnx(several, folder / "words-onnx", head="words").exists()
-    with pytest.raises(UserError, match="exists; choose another place"):
-        export_onnx(several, folder / "words-onnx", head="words")
 
 
 def test_the_command_says_what_it_wrote(folder: Path) -> None:
     if not main.app.registered_commands:
         main._register()
-    run = run_of(folder, "classification")
+    run = run_of(folder, "several")
     out = folder / "by-command"
-    done = CliRunner().invoke(main.app, ["export", "onnx", str(run), "--out", str(out)])
+    given = ["export", "onnx", str(run), "--out", str(out), "--head", "words"]
+    done = CliRunner().invoke(main.app, given)
     assert done.exit_code == 0, done.output
     assert "onnx.json" in done.stdout
     assert {one.name for one in out.iterdir()} == {"model.onnx", "onnx.json", "tokeniser"}
+    assert json.loads((out / "onnx.json").read_text(encoding="utf-8"))["head"] == "words"
+    with pytest.raises(UserError, match="exists; choose another place"):
+        export_onnx(run, out, head="words")

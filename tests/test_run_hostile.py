@@ -160,7 +160,8 @@ def test_a_damaged_file_is_refused_or_without_effect(
 ) -> None:
     rng = random.Random(seed)
     names = sorted(path.relative_to(made(kind)) for path in made(kind).rglob("*") if path.is_file())
-    for number, name in enumerate(names):
+    # The slow seeds damage every file in both ways, the first one every other file in each.
+    for number, name in enumerate(names if seed else names[resealed::2]):
         run = copied(kind, tmp_path / str(number))
         damage(run / name, rng)
         if resealed:

@@ -97,11 +97,11 @@ def test_a_space_is_added_only_where_a_script_has_none(
 
 def test_no_text_takes_the_square_of_its_length_to_cut() -> None:
     began = time.perf_counter()
-    texts = (" " * 99_999 + "a", "a" * 100_000, ". " * 50_000, "\n" * 100_000, "a\n" * 50_000)
+    texts = (" " * 39_999 + "a", "a" * 40_000, ". " * 20_000, "\n" * 40_000, "a\n" * 20_000)
     for text, language in product(texts, (None, "en")):
         cut = split_into_parts(text, COUNTER(511), 511, language)
         assert "".join(before + own for before, own in cut.parts) + cut.after == text
-    assert time.perf_counter() - began < 60
+    assert time.perf_counter() - began < 12
 
 
 @pytest.mark.parametrize(

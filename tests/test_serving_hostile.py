@@ -258,7 +258,8 @@ def test_heads_that_break_others(client: httpx.Client) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_requests_made_from_the_description(address: str) -> None:
+@pytest.mark.parametrize("most", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_requests_made_from_the_description(address: str, most: int) -> None:
     described = schemathesis.openapi.from_url(f"{address}/spec")
     checks = [
         not_a_server_error,
@@ -272,7 +273,7 @@ def test_requests_made_from_the_description(address: str) -> None:
         paths.add(operation.path)
 
         @settings(
-            max_examples=12,
+            max_examples=most,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             database=None,
