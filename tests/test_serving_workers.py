@@ -20,6 +20,7 @@ import httpx
 import pytest
 import torch
 
+from command_help import PIPE, Started
 from heedful.basics.errors import UserError
 from heedful.basics.shared_tensors import shared_tensor, sharing_tensors
 from heedful.runs.checkpoints import mapped_weights, open_checkpoint, save_checkpoint
@@ -48,9 +49,8 @@ class Process:
     """A process of ``heedful serve`` and its messages."""
 
     def __init__(self, run: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "heedful", "serve", str(run), "--port", "0"]
-        command += ["--threads", "1", "--device", "cpu", *arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        given = ("serve", run, "--port", "0", "--threads", "1", "--device", "cpu", *arguments)
+        self.process = Started(*given, stderr=PIPE)
         self.messages: list[str] = []
         threading.Thread(target=self._listen, daemon=True).start()
         self.address = self.message(" at http").split(" at ")[1].split()[0]
