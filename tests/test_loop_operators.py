@@ -60,7 +60,7 @@ LOOPS: dict[str, Callable[[str, torch.dtype], Made]] = {
 CASES = [("unrolled", "lstm"), ("fed, additive", "gru"), ("fed, dot", "lstm")]
 CASES += [("forwards", "gru"), ("backwards", "lstm")]
 SLOW = [("fed, additive", "gru"), ("fed, dot", "lstm"), ("backwards", "lstm")]
-"""PyTorch's checks of their fused backward take seconds. The last one is ``forwards`` turned round."""
+"""PyTorch's checks of their fused backward take seconds. The last is ``forwards`` turned round."""
 
 
 @pytest.fixture(autouse=True)
