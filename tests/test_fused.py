@@ -2,10 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from command_help import run_command
 from heedful.attention import MultiHeadAttention, watch
 from heedful.decoding import SearchOptions, search
 from heedful.inference.fusing import FusedDecoder, cached, searched
@@ -304,14 +304,16 @@ def test_an_optimiser_step_is_noticed(fused_too: bool) -> None:
     assert_rounded([logits], forced(model, source, tokens.unsqueeze(1)))
 
 
-def test_other_optimisers_are_not_hooked() -> None:
+def test_other_optimisers_are_not_hooked(tmp_path: Path) -> None:
     """Optimisers are only hooked once a model is fused, and only steps on its weights count."""
     script = (
         "import heedful, torch, heedful.models.gpt, heedful.models.transformer\n"
         "from torch.optim import optimizer\n"
         "print(len(optimizer._global_optimizer_post_hooks))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    program = tmp_path / "hooks.py"
+    program.write_text(script)
+    done = run_command(program=program)
     assert done.stdout == "0\n", done.stderr
     model, source = translator(), source_of(3)
     first = searched(model).start(source).fused
