@@ -258,7 +258,7 @@ def test_heads_that_break_others(client: httpx.Client) -> None:
     assert "set-cookie" not in answer.headers
 
 
-@pytest.mark.parametrize("most", [5, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_requests_made_from_the_description(address: str, most: int) -> None:
     described = schemathesis.openapi.from_url(f"{address}/spec")
     checks = [

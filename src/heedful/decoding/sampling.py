@@ -66,7 +66,9 @@ def draw(logits: Tensor, uniform: Tensor, options: SearchOptions) -> Tensor:
     probabilities = (logits / options.temperature).softmax(1)
     if options.top_p < 1.0:
         before = probabilities.cumsum(1) - probabilities
-        probabilities = probabilities.masked_fill(before >= options.top_p, 0.0)
+        # The most probable column remains, also if top_p is 0 in float32.
+        outside = (before >= options.top_p) & (before > 0)
+        probabilities = probabilities.masked_fill(outside, 0.0)
     cumulative = probabilities.cumsum(1)  # [N, W]
     total = cumulative[:, -1:]
     # Strictly below the total despite rounding, so that no column with probability 0 is chosen.
