@@ -321,10 +321,12 @@ def test_writing_is_shown_while_it_is_written(chromium: Any, address: str) -> No
         assert it.page.inner_text(".heed-submit") == "Stop"
         it.page.click(".heed-submit")
         it.page.wait_for_selector("text=Stopped")
-        steps = SLOW.steps
-        assert steps < 400
-        time.sleep(0.15)
-        assert SLOW.steps - steps <= 3
+        ended = time.monotonic() + 10
+        while (steps := SLOW.steps) < 400 and time.monotonic() < ended:
+            time.sleep(0.15)
+            if SLOW.steps == steps:  # the server has noticed that nobody waits
+                break
+        assert SLOW.steps == steps < 400
         assert 5 < len(it.page.text_content(".heed-continuation")) < 400
         it.page.fill("label:has-text('Token limit') input", "0")
         it.page.click(".heed-submit")
