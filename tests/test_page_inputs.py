@@ -85,6 +85,8 @@ def test_another_model_while_a_text_is_written(chromium: Any, address: str) -> N
 def test_an_address_opens_its_text_in_the_same_tab(chromium: Any, address: str) -> None:
     with opened(chromium, f"{address}#panel=tag&text=it+was+good") as it:
         it.page.wait_for_selector(".heed-tagged button")
+        # Inputs are saved up to 400 ms later, which can cancel an address that is being opened.
+        it.page.wait_for_timeout(500)
         it.page.goto(f"{address}#panel=tag&text=it+was+bad")
         it.page.wait_for_function(
             "() => document.querySelector('.heed-tag textarea')?.value === 'it was bad'"
