@@ -45,8 +45,11 @@ def test_words_of_characters_last_to_their_last_character() -> None:
     it = Characters([*"abc "], ListedSettings())
     tokens = it.encode("ab  c")
     found = words_at(it, tokens, [1, 3, 4, 5, 7], 0.1)
-    assert found == [Word("ab", pytest.approx(0.1), pytest.approx(0.4)),  # type: ignore[arg-type]
-                     Word("c", pytest.approx(0.7), pytest.approx(0.8))]  # type: ignore[arg-type]  # fmt: skip
+    assert [word.text for word in found] == ["ab", "c"]
+    assert [(word.start, word.end) for word in found] == [
+        pytest.approx((0.1, 0.4)),
+        pytest.approx((0.7, 0.8)),
+    ]
     words = Words(["yes", "no"], ListedSettings())
     assert words_at(words, words.encode("no yes"), [2, 2], 0.5) == [
         Word("no", 1.0, 1.5),

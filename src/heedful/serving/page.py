@@ -1,7 +1,7 @@
 """The page; a content security policy restricts it to this server.
 
-The modules and the style sheets are served as one file each, so that a browser asks for three files
-instead of for a hundred, most of which it finds only in another one.
+The modules are served as one file, and the style sheets as another: a browser would find most of
+the modules only in other modules, one request after the other.
 """
 
 from functools import cache

@@ -17,8 +17,10 @@ FOLDER = Path(__file__).with_name("page")
 
 # The modules use only these forms of import and export, so no bundler is needed.
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
-_PANEL = "import(`./${name}.js`)"
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+
+# How the page loads the panel of a task.
+_PANEL = "import(`./${name}.js`)"
 
 # The browser blocks all network requests of the file.
 _POLICY = (
