@@ -85,9 +85,31 @@ def test_another_model_while_a_text_is_written(chromium: Any, address: str) -> N
 def test_an_address_opens_its_text_in_the_same_tab(chromium: Any, address: str) -> None:
     with opened(chromium, f"{address}#panel=tag&text=it+was+good") as it:
         it.page.wait_for_selector(".heed-tagged button")
-        # Inputs are saved up to 400 ms later, which can cancel an address that is being opened.
-        it.page.wait_for_timeout(500)
         it.page.goto(f"{address}#panel=tag&text=it+was+bad")
+        it.page.wait_for_function(
+            "() => document.querySelector('.heed-tag textarea')?.value === 'it was bad'"
+        )
+
+
+def test_what_was_typed_last_does_not_replace_the_text_of_an_address(
+    chromium: Any, address: str
+) -> None:
+    with opened(chromium, f"{address}#panel=tag&text=it+was+good") as it:
+        it.page.wait_for_selector(".heed-tagged button")
+        it.page.wait_for_timeout(500)
+        # The inputs are saved again 400 ms after the first change: while the address is opened.
+        it.page.evaluate(
+            """() => {
+              const field = document.querySelector(".heed-tag textarea");
+              for (const text of ["typed first", "typed last"]) {
+                field.value = text;
+                field.dispatchEvent(new Event("input", { bubbles: true }));
+              }
+              const end = performance.now() + 390;
+              while (performance.now() < end);
+              window.location.hash = "panel=tag&text=it+was+bad";
+            }"""
+        )
         it.page.wait_for_function(
             "() => document.querySelector('.heed-tag textarea')?.value === 'it was bad'"
         )

@@ -19,8 +19,12 @@ export class SavedInputs {
     this.onReturn = (/** @type {string} */ _panel) => {};
     if (persistent) {
       window.addEventListener("popstate", () => {
-        // An address that was typed or followed in this tab: the page begins with its text.
-        if (!window.history.state?.heedful) return window.location.reload();
+        // An address that was typed or followed in this tab: the page begins with its text, and the inputs of the entry before
+        // it are not saved in its entry.
+        if (!window.history.state?.heedful) {
+          this.stop();
+          return window.location.reload();
+        }
         const panel = new URLSearchParams(window.location.hash.slice(1)).get("panel") ?? window.history.state?.heedful?.page?.panel;
         if (panel) this.onReturn(panel);
       });
@@ -65,6 +69,12 @@ export class SavedInputs {
       this.timer = undefined;
       this.write();
     }, PAUSE);
+  }
+
+  /** Save nothing more: another page replaces this one. */
+  stop() {
+    window.clearTimeout(this.timer);
+    this.persistent = false;
   }
 
   write() {
