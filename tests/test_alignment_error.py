@@ -140,7 +140,7 @@ def test_wrong_links_are_one_clear_line(
 
 
 def test_uneven_files_are_refused() -> None:
-    with pytest.raises(UserError, match="1 lines of gold links, but 2"):
+    with pytest.raises(UserError, match="gold links 1, links to score 2"):
         alignment_error_rate(read_gold(["0-0"]), read_links(["0-0", "0-0"]))
 
 

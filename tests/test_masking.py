@@ -326,7 +326,7 @@ def test_long_sentences_are_cut_and_nothing_is_lost(
     lines = [["", "a b " * 30, "c"], ["", " "], ["x"]]
     vocabulary = words_of([["a b c x"]])
     write_documents(lines, vocabulary, tmp_path / "it", longest=7)
-    assert "1 lines of more than 7 tokens were split" in capfd.readouterr().err
+    assert "split lines of more than 7 tokens: 1" in capfd.readouterr().err
     corpus = EncodedDocuments.open(tmp_path / "it")
     assert len(corpus) == 2
     found = [vocabulary.decode(row["tokens"].tolist()) for row in corpus.sentences]

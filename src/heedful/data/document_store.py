@@ -139,7 +139,7 @@ class SentenceEncoder(StoreEncoder[str]):
         if not counts["sentences"]:
             raise UserError("the documents have no text to train on")
         if counts["split"]:
-            notice(f"{counts['split']:,} lines of more than {self.longest} tokens were split")
+            notice(f"split lines of more than {self.longest} tokens: {counts['split']:,}")
         SentenceFailures(counts["failed"]).report()
 
     def facts(self, counts: Counter[str]) -> dict[str, Any]:

@@ -74,8 +74,8 @@ def alignment_error_rate(
     """
     if len(gold) != len(hypotheses):
         raise UserError(
-            f"{len(gold)} lines of gold links, but {len(hypotheses)} lines of links to score; "
-            "give one line for each sentence, in the same order"
+            f"the number of lines differs: gold links {len(gold):,}, links to score "
+            f"{len(hypotheses):,}; give one line for each sentence, in the same order"
         )
     links = sure = possible = in_sure = in_possible = 0
     for right, given in zip(gold, hypotheses, strict=True):

@@ -316,7 +316,7 @@ class RowEncoder(StoreEncoder[list[str]]):
     def report_split(self, count: int, part: str) -> None:
         """Give a notice with the number of lines that were split, if there are any."""
         if count:
-            notice(f"{count:,} lines of more than {self.max_tokens} tokens were split ({part})")
+            notice(f"split lines of more than {self.max_tokens} tokens: {count:,} ({part})")
 
 
 def _train(sample: Reservoir[str], recipe: DenoisingRecipe) -> Tokeniser:
