@@ -109,6 +109,8 @@ def style() -> str:
     """All style sheets, concatenated."""
     sheets = (
         "style.css",
+        "matrices.css",
+        "translate.css",
         "panels.css",
         "desk.css",
         "text_panels.css",
