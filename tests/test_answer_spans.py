@@ -237,6 +237,8 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
     lines = command(["ask", str(run), "--context", str(text)], "Who sat?\n\nWho ran?\n")
     assert len(lines.split("\n")) == 4
     assert lines.split("\n")[1] == ""
+    rows = '{"question": "Who sat?"}\n\nWho ran?\n'
+    assert command(["ask", str(run), "--context", str(text)], rows) == lines
     tabs = command(["ask", str(run)], f"Who sat?\t{both}\n\nWho ran?\t{both}\n")
     objects = [{"question": "Who sat?", "context": both}, {"question": "Who ran?", "context": both}]
     rows = "".join(json.dumps(one) + "\n" for one in objects)
@@ -250,6 +252,8 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
     assert many == "\n" + full[0]["answer"] + "\n"
     wrong = refusal(["predict", str(run), "-"], json.dumps(objects[0]) + '\n{"question": 3}\n')
     assert "line 2: " in wrong
+    rows = f"Who sat?\t{both}\n\n{'Who ' * 600}?\t{both}\n"
+    assert refusal(["predict", str(run), "-"], rows).startswith("question 3: ")
     trace = str(tmp_path / "trace.safetensors")
     traced = command(["ask", str(run), "--trace", trace], f"\nWho sat?\t{both}\n\n")
     assert traced == f"\n{full[0]['answer']}\n\n"
@@ -266,6 +270,8 @@ def test_one_line_for_each_question_in_order(run: Path, tmp_path: Path) -> None:
         ([], '{"question": "Who?"}\n', "standard input:1: 'context'"),
         (["--json", "--scores"], "", "--json includes the scores"),
         (["--context", "-"], "Who?", "questions and --context are both standard input"),
+        (["--context", __file__], "Who?\tThe dog.\n", "this line has a text of its own"),
+        (["--context", __file__], '{"question": "Who?", "context": "x"}', "a text of its own"),
         (["--output", "a", "--predictions", "a"], "", "--output and --predictions are both a;"),
         (["--predictions", "p.json"], "Who?\tIt.\n", "--predictions needs a file in SQuAD's"),
         (

@@ -91,6 +91,7 @@ def test_both_formats_are_read_alike(tmp_path: Path) -> None:
         ('{"turns": [{"speaker": "a", "text": "b", "tone": 1}]}\n', r"a:1: .*tone"),
         ('{"turns": [{"speaker": "a:b", "text": "b"}]}\n', r"no colon"),
         ('{"turns": [{"speaker": "a"}]}\n', r"a:1: .*text"),
+        ('{"turns": [{"speaker": "a", "text": "\\ud800"}]}\n', r"a:1: .*lone surrogate"),
         ('{"turns": [{"speaker": "a", "text": "b"}]}\n{"turns"\n', r"a:2: not a JSON object"),
     ],
 )
@@ -201,10 +202,8 @@ def test_what_is_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert 0 < facts["data"]["shortened"] < 24
     said = capsys.readouterr().err
     assert "1 longer than 60 tokens" in said
-    assert (
-        f"{facts['data']['shortened']} of {facts['data']['train_pairs']} training answers" in said
-    )
-    assert "1 training turns have line breaks" in said
+    assert f": {facts['data']['shortened']} of {facts['data']['train_pairs']}; they are" in said
+    assert "training turns with line breaks, which become spaces: 1" in said
 
 
 def test_python_data(tmp_path: Path) -> None:
@@ -284,7 +283,7 @@ def test_long_dialogues_lose_their_oldest_turns(responder: Responder) -> None:
     # Nothing but the turns that are read counts.
     rest = Dialogue(turns=asked.turns[answer.dropped :])
     assert responder.answer(rest, GREEDY).token_scores == answer.token_scores
-    with pytest.raises(UserError, match=r"last turn of dialogue 1 has .* more than the 60"):
+    with pytest.raises(UserError, match=r"^the last turn has .* more than the 60"):
         responder.answer(told("word " * 80), GREEDY)
 
 
@@ -399,7 +398,7 @@ def test_a_long_turn_is_named_by_its_dialogue(run: Path, tmp_path: Path) -> None
     (tmp_path / "long.txt").write_text(f"user: A tea!\nbot: Yes.\n\n{long}")
     spec = spec_named("dialogue")
     options = spec.evaluation_options()(beam=1)
-    with pytest.raises(UserError, match="the last turn of dialogue 2 has"):
+    with pytest.raises(UserError, match="dialogue 2: the last turn has"):
         spec.evaluate(open_run(run), [str(tmp_path / "long.txt")], options, Opening("cpu"))
 
 
@@ -504,6 +503,18 @@ def test_a_conversation(responder: Responder, tmp_path: Path) -> None:
     assert "error: give a file: /save FILE" in shown
     [saved] = read_dialogues([str(file)])
     assert [one.text for one in saved.turns][::2] == ["I am Eve.", "Who am I?"]
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "x" * 300, "a\0b", "folder"])
+def test_a_conversation_goes_on_if_it_cannot_be_saved(
+    responder: Responder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    shown = Terminal(responder, "I am Eve.", f"/save {name}", "Who am I?").shown
+    assert "error: " in shown
+    assert "bot: Eve.\n" in shown
+    assert os.listdir(tmp_path) == ["folder"]
 
 
 def test_empty_answers_that_are_saved_are_counted(responder: Responder, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
-from heedful.data.readers.questions import QuestionColumns, read_questions
+from heedful.data.readers.opening import open_input
+from heedful.data.readers.questions import QuestionColumns, read_asked, read_questions
 from heedful.data.token_offsets import TokenLocator, whole_words
 from heedful.data.vocabularies import VocabularySettings, train_vocabulary
 from heedful.evaluation.span_answers import (
@@ -186,6 +187,10 @@ def test_squad_files_keep_all_answers_and_questions_without(tmp_path: Path) -> N
         ({**asked("1066", 23), "answers": []}, "question 1 has no answer; add one, or is_imp"),
         ({**asked("1066", 23), "answers": [{"text": "x"}]}, "'answer_start' is not a whole number"),
         ({"id": "1", "answers": []}, "no text 'question'; the file is not in SQuAD's format"),
+        ({**asked("1066", 23), "id": None}, "'id' must be a text or a whole number"),
+        ({**asked("1066", 23), "id": "x\ud800"}, "'id': character 2 is a lone surrogate"),
+        ({**asked("1066", 23), "is_impossible": "false"}, "must be true or false"),
+        ({**asked("1066", 23), "is_impossible": True}, "has answers, but is_impossible is true"),
     ],
 )
 def test_bad_questions_give_one_clear_line(
@@ -195,6 +200,35 @@ def test_bad_questions_give_one_clear_line(
         list(read_questions([squad(tmp_path, given)]))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_broken_json_is_named_with_its_place(tmp_path: Path) -> None:
+    path = Path(squad(tmp_path, asked("1066", CONTEXT.index("1066"))))
+    path.write_text(path.read_text().rstrip()[:-1] + ",}")
+    with pytest.raises(UserError, match=r"not valid JSON \(line 1, column \d+: .*\); correct"):
+        list(read_questions([path]))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8", "latin-1"])
+def test_squad_files_in_other_encodings(tmp_path: Path, encoding: str) -> None:
+    path = Path(squad(tmp_path, asked("1066", CONTEXT.index("1066"))))
+    mark = "\ufeff" if encoding == "utf-8" else ""
+    path.write_text(mark + path.read_text(), encoding=encoding)
+    assert [one.name for one in read_questions([path], encoding=encoding)] == ["1"]
+
+
+def test_an_unknown_encoding_is_named(tmp_path: Path) -> None:
+    path = squad(tmp_path, asked("1066", CONTEXT.index("1066")))
+    for encoding in ("nonsense", "base64"):
+        with open_input(path) as file, pytest.raises(UserError, match="unknown encoding"):
+            read_asked(file, encoding)
+
+
+def test_json_lines_with_a_version_are_no_squad_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    row = {"version": 1, "context": "a b", "question": "q", "answer": "b"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")
+    assert [one.answers for one in read_questions([path])] == [(("b", 2),)] * 2
 
 
 def test_misplaced_answers_are_left_out_and_counted(
@@ -219,7 +253,7 @@ def test_tables_have_answers_with_and_without_a_place(
     assert [one.answers for one in placed] == [(("a", 4),), ()]
     first = list(read_questions([path]))
     assert first[0].answers == (("a", 0),)
-    assert "1 answers occur several times" in capsys.readouterr().err
+    assert "answers that occur several times in their texts: 1;" in capsys.readouterr().err
     path.write_text('{"context": "a b", "question": "q", "answer": "c"}\n')
     with pytest.raises(UserError, match=r"t\.jsonl:1: the answer 'c' does not occur in the text"):
         list(read_questions([path]))

@@ -33,9 +33,9 @@ from heedful.inference import Trace
 from heedful.models import Source, TensorState
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe
-from heedful.tasks.spec import Opening, spec_of_run
+from heedful.tasks.spec import Opening, spec_named, spec_of_run
 from heedful.tasks.summary.encoding import collect, encode, encode_text, spelled, words_of, written
-from heedful.tasks.summary.examples import Summarised, SummaryFiles
+from heedful.tasks.summary.examples import Summarised, SummaryFiles, ToSummarise
 from heedful.tasks.summary.training import targets_of
 
 PLACES = ["garden", "office", "kitchen", "school", "museum", "market"]
@@ -175,7 +175,7 @@ def test_counts_of_a_command_are_of_all_lines(folder: Path, tmp_path: Path) -> N
     lines = "".join(f"{' '.join(['zorblax'] * 9)}\n\n" for _ in range(70))
     stopped = call("summarise", run, input=lines)
     assert stopped.stdout.count("\n") == 140
-    counts = re.findall(r"(\d+) of (\d+) summaries were ended after", stopped.stderr)
+    counts = re.findall(r"summaries ended after .*: (\d+) of (\d+)", stopped.stderr)
     assert len(counts) <= 1
     assert all(total == "70" for _, total in counts)
     rows = tmp_path / "texts.jsonl"
@@ -325,6 +325,8 @@ def test_long_texts_are_cut_only_if_asked_for() -> None:
     long = "one two three four five six seven eight nine"
     with pytest.raises(UserError, match="9 words, more than the model's 8"):
         encode_text(long, known_of())
+    with pytest.raises(UserError, match=r"^line 3 has 9 words, more than"):
+        spec_named("summary").encode(ToSummarise(source=long).named("line 3"), known_of())
     assert len(encode_text(long, known_of(longest_source=5)).words) == 5
 
 
@@ -337,7 +339,7 @@ def test_texts_that_are_cut_or_left_out_are_counted(
     ]
     training = {**RECIPE["training"], "max_steps": 1, "choose_by": "loss", "coverage": 0.0}
     for given, said in (
-        ({"longest_source": 4}, "1 train texts are cut to 4 words"),
+        ({"longest_source": 4}, "train texts cut to 4 words (data.longest_source): 1"),
         ({}, "1 of 3 train examples left out: their text has more than 9 words"),
     ):
         model = {**RECIPE["model"], "max_length": 10}
@@ -347,9 +349,8 @@ def test_texts_that_are_cut_or_left_out_are_counted(
         printed = capsys.readouterr().err
         assert said in printed
         assert "1 of 3 train examples left out: their summaries have" in printed
-        assert (
-            "1 train summaries are left out, because they have no words or more than 6" in printed
-        )
+        assert "train summaries left out, because they have no words or more than 6" in printed
+        assert "(data.longest_summary): 1; other" in printed
 
 
 def test_a_run_starts_from_another_one(folder: Path) -> None:
@@ -487,7 +488,8 @@ def test_every_summary_of_a_text_is_a_target() -> None:
         ("a.tsv", "source\ttarget\na\t\n", "a.tsv:2: 'target' is empty"),
         ("a.tsv", "source\tsummary\na\tb\n", "a.tsv:1: there is no column 'target'"),
         ("a.csv", "text,target\na,b\n", "a.csv:1: there is no column 'source'"),
-        ("a.csv", "source,target\na\n", "a.csv:2: 1 columns"),
+        ("a.csv", "source,target\na\n", "a.csv:2: 1 column, but"),
+        ("a.tsv", "x" * 9000 + "\tb\n", f"known names: '{'x' * 60}…', 'b' ("),
     ],
 )
 def test_bad_files_are_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -496,6 +498,24 @@ def test_bad_files_are_one_line(tmp_path: Path, name: str, text: str, said: str)
         list(read_summaries(str(tmp_path / name), source="source", target="target"))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("\ufeffsource,target\r\na,b\r\n", "utf-8"),
+        ("source,target\na,b\n", "utf-16-be"),
+        ("\n\nsource,target\na,b\n", None),
+        ('"a\nnote",source,target\n1,a,b\n', None),
+    ],
+)
+def test_headers_are_read_as_the_rows_are(tmp_path: Path, text: str, encoding: Any) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode(encoding or "utf-8"))
+    found = read_summaries(str(path), source="source", target="target", encoding=encoding)
+    assert [(one.source, one.targets) for one in found] == [("a", ["b"])]
+    with pytest.raises(UserError, match="unknown encoding 'nonsense'"):
+        list(read_summaries(str(path), source="source", target="target", encoding="nonsense"))
 
 
 def test_the_option_for_the_column_is_named(tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ def parse_json(content: bytes, where: str, most: int = _MOST_VALUES) -> Any:
         raise UserError(f"{where}: more values than the limit of {most:,}")
     try:
         return json.loads(content)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno:,}, column {error.colno:,}"
+        raise UserError(f"{where}: not valid JSON ({at}: {error.msg}); correct the file") from error
     except ValueError as error:
         raise UserError(f"{where}: not valid JSON; the file is damaged") from error
     except RecursionError as error:

@@ -106,9 +106,10 @@ def _lines(
     first, done = 1, 0
     for window in windows:
         read = [_read(spec, line, number) for number, line in enumerate(window, start=first)]
+        lines = [number for number, one in enumerate(read, start=first) if one is not _BLANK]
         first += len(window)
         inputs = [one for one in read if one is not _BLANK]
-        found = iter(spec.predict_next(predictor, inputs, done))
+        found = iter(spec.predict_next(predictor, inputs, done, lines))
         done += len(inputs)
         yield ["" if one is _BLANK else write(next(found)) for one in read]
         if advance is not None:

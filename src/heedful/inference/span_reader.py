@@ -296,12 +296,15 @@ class SpanReader:
         )
         located = self.locate(asked.context)
         candidates: dict[tuple[int, int], Candidate] = {}
-        for (score, first, last), _ in ranked:
+        (highest, *_), window = ranked[0]
+        for (score, first, last), part in ranked:
             one = _candidate(asked.context, located, first, last, score)
             if one is not None and len(candidates) < _KEPT:
+                if not candidates:
+                    highest, window = score, part
                 candidates.setdefault((one.start, one.end), one)
         best = next(iter(candidates.values()), None)
-        nothing = min(one.nothing for one in found) - ranked[0][0][0]
+        nothing = min(one.nothing for one in found) - highest
         refused = best is None or (self.may_refuse and nothing > self.threshold)
         return SpanAnswer(
             "" if best is None or refused else best.text,
@@ -309,7 +312,7 @@ class SpanReader:
             nothing,
             tuple(candidates.values()),
             len(windows),
-            ranked[0][1] + 1,
+            window + 1,
         )
 
 

@@ -80,7 +80,7 @@ class ExampleFiles(FileSettings):
             with open_input(path) as file:
                 for where, found in json_objects(file, encoding):
                     if found is not None:
-                        yield read_object(self.example, found, where)
+                        yield named(read_object(self.example, found, where), where)
 
 
 class _Data(BaseModel):

@@ -12,6 +12,7 @@ from heedful.basics.limits import MOST_FACTS
 from heedful.data.readers.labelled import objects_of_lines
 from heedful.data.readers.opening import open_input
 from heedful.data.readers.text import lines_of
+from heedful.data.subwords import refuse_surrogates
 
 _LONGEST_NAME = 64
 
@@ -38,6 +39,10 @@ class Turn(BaseModel):
     def _says_something(cls, given: str) -> str:
         if not given.strip():
             raise ValueError("the turn is empty")
+        try:
+            refuse_surrogates(given, "the turn")
+        except UserError as error:
+            raise ValueError(str(error)) from error
         return given
 
 

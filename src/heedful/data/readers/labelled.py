@@ -27,6 +27,8 @@ FORMATS: dict[str, LabelledFormat] = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
+_SHOWN = 60
+"""Characters of a name that messages show."""
 LONGEST_FIELD = 1 << 26
 """Maximum characters of a field; the csv module's default, 131,072, is too low for articles."""
 
@@ -196,9 +198,13 @@ def nearest(name: str, known: Sequence[str]) -> str:
     lower = {other.casefold(): other for other in known}
     near = difflib.get_close_matches(name.casefold(), list(lower), n=1, cutoff=0.5)
     if near:
-        return f"did you mean '{lower[near[0]]}'?"
-    shown = ", ".join(f"'{other}'" for other in known[:12])
+        return f"did you mean '{_short(lower[near[0]])}'?"
+    shown = ", ".join(f"'{_short(other)}'" for other in known[:12])
     return f"known names: {shown}" + (" and more" if len(known) > 12 else "")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
 
 
 def _format(file: Input) -> LabelledFormat:
@@ -261,7 +267,8 @@ def _table(
                 continue
         if len(row) != width:
             raise UserError(
-                f"{where}: {len(row)} columns, but the first line has {width}; correct the line "
+                f"{where}: {len(row)} column{'s' * (len(row) != 1)}, but the first line has "
+                f"{width}; correct the line "
                 "(a text that contains the separator must be quoted, which only CSV allows)"
             )
         yield where, [row[place] for place in places]

@@ -17,6 +17,8 @@ from heedful.data.subwords import refuse_surrogates
 
 Misplaced = Literal["error", "skip"]
 _SHOWN = 40
+_HEAD = 8192
+"""Bytes by which a format is recognised."""
 _VALUES = 50_000_000
 
 
@@ -63,7 +65,7 @@ def read_questions(
     for path in paths:
         counts: Counter[str] = Counter()
         with open_input(path) as file:
-            if format is None and is_squad(file):
+            if format is None and is_squad(file, encoding):
                 found = _squad(file, encoding)
             else:
                 found = _table(file, columns, encoding, format, counts)
@@ -92,14 +94,13 @@ def read_asked(file: Input, encoding: str | None = None) -> list[tuple[str, str,
     return [(one.name, one.question, one.context) for _, one in _squad(file, encoding, False)]
 
 
-def is_squad(file: Input) -> bool:
-    """Whether a file has SQuAD's format: one JSON object with ``data`` or ``version``."""
-    head = file.head().lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not head.startswith(b"{"):
+def is_squad(file: Input, encoding: str | None = None) -> bool:
+    """Whether a file has SQuAD's format: one JSON object with a list ``data`` of articles."""
+    head = file.head()[:_HEAD].decode(codec_name(encoding), errors="replace")
+    begin = "".join(head.split())
+    if not begin.startswith("{") or '"data":[' not in begin:
         return False
-    begin = b"".join(head[:4096].split())
-    own = b'"data":[' in begin and b'"paragraphs":[' in begin
-    return own or begin.startswith((b'{"data":[', b'{"version":'))
+    return '"paragraphs":[' in begin or begin.startswith(('{"data":[', '{"version":'))
 
 
 def _misplaced(question: SpanQuestion) -> str | None:
@@ -141,8 +142,8 @@ def _table(
         yield where, SpanQuestion(question, context, answers, str(number))
     if repeated:
         notice(
-            f"{file.name}: {repeated:,} answers occur several times in their texts; the first "
-            "place is used (a column with the start of each answer says which: data.start)"
+            f"{file.name}: answers that occur several times in their texts: {repeated:,}; the "
+            "first place is used (a column with the start of each answer says which: data.start)"
         )
 
 
@@ -175,7 +176,7 @@ def _squad(
             raise UserError(f"{name}: more than {MOST_BYTES:,} bytes; split the file")
         content.append(chunk)
     try:
-        text = b"".join(content).decode(encoding or "utf-8-sig")
+        text = b"".join(content).decode(codec_name(encoding))
     except UnicodeDecodeError as error:
         raise UserError(f"{name}: byte {error.start:,} is not {encoding or 'UTF-8'}") from error
     found = parse_json(text.encode("utf-8", "surrogatepass"), name, _VALUES)
@@ -191,16 +192,33 @@ def _paragraph(
     context = _text(paragraph, "context", where)
     for place, one in enumerate(_list(paragraph, "qas", where)):
         own = f"{where}.qas[{place}]"
-        identifier = str(one.get("id", own)) if isinstance(one, dict) else own
-        shown = f"{name}: question {identifier}"
         question = _text(one, "question", own)
+        identifier = _identifier(one, own)
+        shown = f"{name}: question {identifier}"
         _require(question, context, shown)
         answers = _answers(one, own, shown) if with_answers else ()
         yield shown, SpanQuestion(question, context, answers, identifier)
 
 
+def _identifier(one: dict[str, Any], where: str) -> str:
+    """The identifier of a question; its place in the file, if it has none."""
+    found = one.get("id", where)
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise UserError(f"{where}: 'id' must be a text or a whole number, or be left out")
+    refuse_surrogates(str(found), f"{where}: 'id'")
+    return str(found)
+
+
 def _answers(one: dict[str, Any], where: str, shown: str) -> tuple[tuple[str, int], ...]:
-    if one.get("is_impossible", False):
+    impossible = one.get("is_impossible", False)
+    if not isinstance(impossible, bool):
+        raise UserError(f"{shown}: 'is_impossible' must be true or false")
+    if impossible:
+        if one.get("answers"):
+            raise UserError(
+                f"{shown} has answers, but is_impossible is true; remove the answers if the text "
+                "has none, or set is_impossible to false"
+            )
         return ()
     answers = _list(one, "answers", where)
     if not answers:

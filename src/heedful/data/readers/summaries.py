@@ -4,7 +4,6 @@ A text of JSON lines may be a list of sentences, and there may be several summar
 of SciTLDR and AESLC.
 """
 
-import csv
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,11 +11,11 @@ from heedful.basics.errors import UserError
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.labelled import (
     FORMATS,
+    ColumnError,
     LabelledFormat,
     Record,
     field,
     json_objects,
-    nearest,
     read_records,
 )
 from heedful.data.readers.opening import Input, open_input
@@ -85,12 +84,19 @@ def _rows(
     path: str, form: LabelledFormat, names: list[str], encoding: str | None
 ) -> Iterator[Record]:
     """The values of each row of a table, which are not empty; None for an empty line."""
-    with open_input(path) as file:
-        _check_header(file, form, names, encoding)
-    for where, values in read_records(path, names, encoding, form):
-        for name, value in zip(names, values or (), strict=False):
-            _check(value, name, where)
-        yield where, values
+    # Without summaries, the file is the input of a command, whose option names the column.
+    named_by = (
+        "--column names the column"
+        if len(names) == 1
+        else "data.source_column and data.target_column name the columns"
+    )
+    try:
+        for where, values in read_records(path, names, encoding, form):
+            for name, value in zip(names, values or (), strict=False):
+                _check(value, name, where)
+            yield where, values
+    except ColumnError as error:
+        raise UserError(f"{error.reason} ({named_by})") from error
 
 
 def _joined(found: dict[str, Any], source: str, where: str) -> str:
@@ -127,25 +133,3 @@ def _check(text: str, name: str, where: str) -> None:
     if not text.strip():
         raise UserError(f"{where}: '{name}' is empty; fill it in or remove the line")
     refuse_surrogates(text, where)
-
-
-def _check_header(file: Input, form: str, names: list[str], encoding: str | None) -> None:
-    """Raise UserError if the first line lacks a column."""
-    line = file.head().split(b"\n", 1)[0].decode(encoding or "utf-8-sig", errors="replace")
-    separator = ";" if ";" in line and "," not in line else ","
-    line = line.strip("\r")
-    header = (
-        line.split("\t") if form == "tsv" else next(csv.reader([line], delimiter=separator), [])
-    )
-    known = [column.strip() for column in header]
-    # Without summaries, the file is the input of a command, whose option names the column.
-    named_by = (
-        "--column names the column"
-        if len(names) == 1
-        else "data.source_column and data.target_column name the columns"
-    )
-    for name in names:
-        if known and name not in known:
-            raise UserError(
-                f"{file.name}:1: there is no column '{name}'; {nearest(name, known)} ({named_by})"
-            )

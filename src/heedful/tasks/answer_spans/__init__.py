@@ -101,6 +101,12 @@ class AnswerSpans(HeadSpec):
             )
         return super().read_input(line)
 
+    def predict_next(
+        self, predictor: Any, inputs: Sequence[Any], first: int, lines: Sequence[int]
+    ) -> Sequence[Any]:
+        found: Sequence[Any] = predictor.predict(inputs, numbers=lines)
+        return found
+
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["SpanQuestion"]:
         return run.questions(name, part)
 

@@ -113,7 +113,7 @@ def _read(options: Ask) -> "tuple[list[str] | None, Iterator[Question | None]]":
     text = _text_of(options)
     with ExitStack() as opened:
         file = opened.enter_context(open_input(options.file))
-        if is_squad(file):
+        if is_squad(file, options.encoding):
             if text is not None:
                 raise UserError(
                     f"{file.name} has SQuAD's format, with a text for each question; leave out "
@@ -162,17 +162,21 @@ def _asked(lines: Iterable[str], name: str, context: str | None) -> "Iterator[Qu
 
     for number, line in enumerate(lines, start=1):
         where = f"{name}:{number}"
+        question, tab, text = line.partition("\t")
         if not line.strip():
             yield None
-        elif context is not None:
-            yield _question(line, context)
         elif line.lstrip().startswith("{"):
             ((_, found),) = objects_of_lines(where, [line])
             own = {key: found[key] for key in found or {} if key not in _IGNORED} if found else {}
+            if context is not None:
+                _refuse_two_texts("context" in own, where)
+                own["context"] = context
             asked = read_object(AskedOfText, own, where)
             yield _question(asked.question, asked.context)
+        elif context is not None:
+            _refuse_two_texts(bool(tab), where)
+            yield _question(line, context)
         else:
-            question, tab, text = line.partition("\t")
             if number == 1 and {"question", "context"} <= set(line.split("\t")):
                 raise UserError(
                     f"{where}: this is the header of a table; give lines with a question, a TAB "
@@ -187,6 +191,14 @@ def _asked(lines: Iterable[str], name: str, context: str | None) -> "Iterator[Qu
                 if not own_text.strip():
                     raise UserError(f"{where}: the {what} is empty; give a question and a text")
             yield _question(question, text)
+
+
+def _refuse_two_texts(has_text: bool, where: str) -> None:
+    if has_text:
+        raise UserError(
+            f"{where}: this line has a text of its own; leave out --context, or give lines with a "
+            "question only"
+        )
 
 
 def _lines(

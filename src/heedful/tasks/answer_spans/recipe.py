@@ -59,7 +59,7 @@ class SpanData(ExampleData):
         return stored(value)
 
     def example_of(self, row: Any) -> list[Any]:
-        """A row with the columns, or with ``context``, ``question`` and SQuAD's ``answers``."""
+        """A row with the columns; ``misplaced`` is for files only."""
         names = [self.question, self.context, self.answer, *([self.start] if self.start else [])]
         question, context, answer, *start = python_rows.values(row, names)
         question = python_rows.filled(question, self.question)
@@ -67,7 +67,12 @@ class SpanData(ExampleData):
         answer = "" if answer is None else python_rows.text(answer, self.answer)
         if not answer.strip():
             return [question, context, [], ""]
-        place = int(python_rows.number(start[0], "start")) if start else context.find(answer)
+        place = context.find(answer)
+        if start:
+            given = python_rows.number(start[0], "start")
+            if given != int(given):
+                raise python_rows.RowError(f"'start' is {given}, not a whole number")
+            place = int(given)
         if place < 0 or not context.startswith(answer, place):
             raise python_rows.RowError(f"the answer '{answer[:40]}' is not in the text")
         return [question, context, [[answer, place]], ""]

@@ -130,6 +130,12 @@ class Dialogues(TextToTextSpec):
 
         return Dialogue
 
+    def predict_next(
+        self, predictor: Any, inputs: Sequence[Any], first: int, lines: Sequence[int]
+    ) -> Sequence[Any]:
+        found: Sequence[Any] = predictor.predict(inputs, numbers=lines)
+        return found
+
     def endpoints(self) -> "Sequence[Endpoint[Any]]":
         from heedful.tasks.dialogue.endpoints import ENDPOINTS
 

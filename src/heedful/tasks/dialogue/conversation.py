@@ -75,6 +75,9 @@ class Conversation:
             except KeyboardInterrupt:
                 self._say("\n(Ctrl-D ends)")
                 continue
+            except UnicodeDecodeError:
+                self._say("error: this line is not in the terminal's encoding; type it again")
+                continue
             if line:
                 self.take(line)
 
@@ -160,9 +163,7 @@ class Conversation:
             raise UserError("give a file: /save FILE")
         if not self.turns:
             raise UserError("there is nothing to save")
-        path = Path(rest).expanduser()
-        if path.exists():
-            raise UserError(f"{path} exists; give another name")
+        path = _new_file(rest)
         turns = [{"speaker": one.speaker, "text": one.text} for one in self.turns]
         with atomic_file(path) as file:
             file.write(json.dumps({"turns": turns}, ensure_ascii=False).encode() + b"\n")
@@ -173,6 +174,23 @@ class Conversation:
 
     def _say(self, line: str) -> None:
         self.write(f"{line}\n")
+
+
+def _new_file(given: str) -> Path:
+    """The path of a file that does not exist.
+
+    Raises:
+        UserError: it exists, or cannot be a path.
+    """
+    try:
+        path = Path(given).expanduser()
+        path.lstat()
+    except FileNotFoundError:
+        return path
+    except (RuntimeError, ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"cannot write {given}: {reason}; give another name") from error
+    raise UserError(f"{path} exists; give another name")
 
 
 def _named(word: str, turn: int) -> str:

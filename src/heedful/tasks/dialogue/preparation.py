@@ -156,9 +156,9 @@ class _Answers:
             notice(f"answers left out of training: {reasons}")
         if self.shortened:
             notice(
-                f"{self.shortened:,} of {written:,} training answers have more than "
-                f"{self.max_tokens:,} tokens before them (data.max_tokens): they are learnt "
-                "without the oldest turns"
+                f"training answers with more than {self.max_tokens:,} tokens before them "
+                f"(data.max_tokens): {self.shortened:,} of {written:,}; they are learnt without "
+                "the oldest turns"
             )
         return written
 
@@ -171,7 +171,7 @@ class _Answers:
                 self.shortened += kept.dropped > 0 and kept.fits
                 yield Pair(kept.text, pair.target)
         if broken:
-            notice(f"{broken:,} training turns have line breaks, which become spaces")
+            notice(f"training turns with line breaks, which become spaces: {broken:,}")
 
 
 def counter(tokenisers: Tokenisers) -> Count:

@@ -125,11 +125,14 @@ class Responder(Translator):
     """Whom it answers."""
     protection: HistoryEncoding
 
-    def predict(self, inputs: Iterable[Any]) -> list[Answer]:
+    def predict(
+        self, inputs: Iterable[Any], *, numbers: Sequence[int] | None = None
+    ) -> list[Answer]:
         """The next turn of each dialogue, in their order.
 
         Args:
             inputs: dialogues, or dictionaries with the field ``turns``.
+            numbers: of the dialogues, for messages; by default their places, from 1.
 
         Raises:
             UserError: a dialogue is not valid, or its last turn is longer than the model reads.
@@ -142,7 +145,7 @@ class Responder(Translator):
             read_object(Dialogue, dict(one), f"input {number}") if isinstance(one, Mapping) else one
             for number, one in enumerate(inputs, start=1)
         ]
-        found = self.answer_all(read)
+        found = self.answer_all(read, numbers=numbers)
         self.warn_of(found)
         return found
 
@@ -178,7 +181,8 @@ class Responder(Translator):
             dialogues: the turns so far.
             options: search settings; those of the responder by default.
             alignments: whether to return the attention between words.
-            numbers: of the dialogues, for messages; by default their places, from 1.
+            numbers: of the dialogues, for messages; by default their places, from 1, if there
+                are several.
 
         Raises:
             UserError: the last turn of a dialogue is longer than the model reads, or alignments
@@ -187,10 +191,12 @@ class Responder(Translator):
         options = options or self.options
         if alignments:
             self.require_alignments()
-        numbers = range(1, len(dialogues) + 1) if numbers is None else numbers
-        asked = [
-            self._question(one, number) for one, number in zip(dialogues, numbers, strict=True)
-        ]
+        if numbers is None and len(dialogues) == 1:
+            names = [""]
+        else:
+            places = range(1, len(dialogues) + 1) if numbers is None else numbers
+            names = [f"dialogue {number}: " for number in places]
+        asked = [self._question(one, name) for one, name in zip(dialogues, names, strict=True)]
         items = [Item(number, 0, one.tokens) for number, one in enumerate(asked)]
         found: dict[int, Answer] = {}
         for batch in token_batches(items, options.width, self.batch_tokens):
@@ -236,7 +242,7 @@ class Responder(Translator):
             return found
         if alignments:
             self.require_alignments()
-        asked = self._question(dialogue, 1)
+        asked = self._question(dialogue)
         with self.ready(), without_contention(self.device):
             source = source_of([asked.tokens], self.device)
             limits = self.output_limits(source)
@@ -317,12 +323,12 @@ class Responder(Translator):
             yield [(*key, answer) for key, answer in zip(keys, found, strict=True)]
             left = [key for key in left if key not in keys]
 
-    def _question(self, dialogue: Dialogue, number: int) -> _Question:
+    def _question(self, dialogue: Dialogue, where: str = "") -> _Question:
         read = self.protection.shortened(history(dialogue.turns, self.speaker))
         [tokens] = self.tokenisers.source.encode_batch([read.text])
         if not read.fits:
             raise UserError(
-                f"the last turn of dialogue {number} has {len(tokens):,} tokens, more than the "
+                f"{where}the last turn has {len(tokens):,} tokens, more than the "
                 f"{self.protection.limit:,} that the model reads; give a shorter one"
             )
         return _Question(read, tokens, len(dialogue.turns))

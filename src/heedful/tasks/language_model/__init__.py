@@ -122,7 +122,9 @@ class LanguageModel(TextSpec):
 
         return [Command(self.command, Generate, run)]
 
-    def predict_next(self, predictor: Any, inputs: Sequence[Any], first: int) -> Sequence[Any]:
+    def predict_next(
+        self, predictor: Any, inputs: Sequence[Any], first: int, lines: Sequence[int]
+    ) -> Sequence[Any]:
         return [texts[0] for texts in predictor.generate_all(inputs, first=first)]
 
     def write_result(self, result: Any) -> str:

@@ -80,12 +80,12 @@ class Summarising(ColumnSpec):
             left_out += left_out_summaries(one, known)
         if cut:
             longest = known["longest_source"]
-            notice(f"{cut:,} {part} texts are cut to {longest:,} words (data.longest_source)")
+            notice(f"{part} texts cut to {longest:,} words (data.longest_source): {cut:,}")
         if left_out:
             notice(
-                f"{left_out:,} {part} summaries are left out, because they have no words or more "
-                f"than {known['longest_summary']:,} (data.longest_summary); other summaries of "
-                "their texts are trained"
+                f"{part} summaries left out, because they have no words or more than "
+                f"{known['longest_summary']:,} (data.longest_summary): {left_out:,}; other "
+                "summaries of their texts are trained"
             )
         return count
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,15 +114,17 @@ def read_texts(options: SummariseOptions, column: str) -> Iterator["ToSummarise 
 
     if extension(options.file) in FORMATS:
         found = read_texts_to_summarise(options.file, column, options.encoding)
-        yield from (None if one is None else ToSummarise(source=one) for one in found)
+        for number, one in enumerate(found, start=1):
+            yield None if one is None else ToSummarise(source=one).named(f"text {number}")
         return
     if options.column is not None:
         raise UserError(
             f"--column {options.column} is for tables, and {options.file} is read as lines; name "
             "the file .jsonl, .csv or .tsv, or leave out --column"
         )
-    for window in line_windows(options.file, encoding=options.encoding):
-        yield from (ToSummarise(source=line) if line.strip() else None for line in window)
+    windows = line_windows(options.file, encoding=options.encoding)
+    for number, line in enumerate(chain.from_iterable(windows), start=1):
+        yield ToSummarise(source=line).named(f"line {number}") if line.strip() else None
 
 
 def _lines(

@@ -80,8 +80,13 @@ def excess(source: str, known: Mapping[str, Any]) -> int:
     return max(0, len(words_of(known).cut(source)) - longest)
 
 
-def encode_text(source: str, known: Mapping[str, Any]) -> EncodedText:
+def encode_text(source: str, known: Mapping[str, Any], where: str = "the text") -> EncodedText:
     """A text as tokens, cut to ``data.longest_source`` words if this is set.
+
+    Args:
+        source: the text.
+        known: the facts from the training data.
+        where: the text, for messages.
 
     Raises:
         UserError: the text has no words, or is too long and may not be cut.
@@ -89,10 +94,10 @@ def encode_text(source: str, known: Mapping[str, Any]) -> EncodedText:
     vocabulary, longest = words_of(known), known["longest_source"]
     words, tokens = list(vocabulary.cut(source)), vocabulary.encode(source)
     if not words:
-        raise UserError("the text has no words; give a text to summarise")
+        raise UserError(f"{where} has no words; give a text to summarise")
     if len(words) > longest and not known["cuts"]:
         raise UserError(
-            f"the text has {len(words):,} words, more than the model's {longest:,}; give a shorter "
+            f"{where} has {len(words):,} words, more than the model's {longest:,}; give a shorter "
             "text, or train with data.longest_source, to which longer texts are cut"
         )
     words, unknown = words[:longest], dict[str, int]()
@@ -115,7 +120,7 @@ def encode(example: Any, known: Mapping[str, Any]) -> dict[str, Any]:
     """
     targets = getattr(example, "targets", None)
     if targets is None:
-        return {"source": encode_text(example.source, known).tokens}
+        return {"source": encode_text(example.source, known, example.where).tokens}
     if not known["cuts"] and excess(example.source, known):
         raise LeftOutError(
             f"their text has more than {known['longest_source']:,} words "

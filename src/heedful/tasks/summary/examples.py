@@ -1,9 +1,9 @@
 """Texts with and without summaries."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from heedful.basics.limits import MOST_POSITIONS
 from heedful.tasks.column_spec import ExampleFiles
@@ -16,7 +16,19 @@ class ToSummarise(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    _where: str = PrivateAttr("the text")
+
     source: Annotated[Text, Field(description="The text to summarise.")]
+
+    def named(self, where: str) -> Self:
+        """The same text, with its name for messages."""
+        self._where = where
+        return self
+
+    @property
+    def where(self) -> str:
+        """The text, for messages."""
+        return self._where
 
 
 class Summarised(ToSummarise):
@@ -76,7 +88,8 @@ class SummaryFiles(ExampleFiles):
         names = {"source": self.source_column, "target": self.target_column}
         for path in files:
             for found in read_summaries(path, encoding=encoding, **names):
-                yield Summarised(source=found.source, targets=self._used(found.targets))
+                made = Summarised(source=found.source, targets=self._used(found.targets))
+                yield made.named(found.where)
 
     def _used(self, targets: list[str]) -> list[str]:
         return targets if self.references == "all" else targets[:1]

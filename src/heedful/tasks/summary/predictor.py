@@ -117,7 +117,7 @@ class Summariser(ColumnPredictor[PairModel, ToSummarise, Summary]):
         ended = sum(ended_by_limit(own, longest + 1, self.options) for own in found)
         counted_notice(self.notify, self._ended, ended, len(found))
         best = [hypotheses[0] for hypotheses in found]
-        texts = [encode_text(one.source, self.known) for one in inputs]
+        texts = [encode_text(one.source, self.known, one.where) for one in inputs]
         copied = self._copied(source, [one.tokens for one in best])
         return [
             self._summary(hypothesis, text, None if copied is None else _row(copied, row))
@@ -132,15 +132,15 @@ class Summariser(ColumnPredictor[PairModel, ToSummarise, Summary]):
     def _cut(self, longer: int, texts: int) -> str:
         longest = self.known["longest_source"]
         return (
-            f"{longer:,} of {texts:,} texts are longer than {longest:,} words "
-            "(data.longest_source); the rest of them is not read"
+            f"texts of more than {longest:,} words (data.longest_source): {longer:,} of "
+            f"{texts:,}; the rest of them is not read"
         )
 
     def _ended(self, ended: int, texts: int) -> str:
         longest = self.known["longest_summary"]
         return (
-            f"{ended:,} of {texts:,} summaries were ended after {longest:,} words "
-            "(data.longest_summary)"
+            f"summaries ended after {longest:,} words (data.longest_summary): {ended:,} of "
+            f"{texts:,}"
         )
 
     def _copied(self, source: Source, outputs: Sequence[Sequence[int]]) -> Copied | None:
