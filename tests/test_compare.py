@@ -556,6 +556,8 @@ def test_runs_are_scored_on_another_test_set(
         (["RECIPE"], "--out FOLDER is missing"),
         (["RECIPE", "--report", "x"], "--report FOLDER trains nothing"),
         (["--report", "DATA"], "is not a comparison"),
+        (["--report", "DATA", "--out", "x"], "--out has no effect with --report without --test"),
+        (["--report", "DATA", "--seeds", "3"], "--seeds has no effect"),
         (["nothing.toml", "--out", "x"], "no recipe at nothing.toml"),
         (["RECIPE", "--out", "x", "--seeds", "0"], "--seeds 0"),
         (["RECIPE", "--out", "x", "--jobs", "0"], "--jobs 0"),

@@ -440,6 +440,7 @@ def test_wrong_settings_are_refused(
         ('{"first": "a", "second": " ", "score": 1}', "'second' is empty"),
         ('{"first": "a", "second": "b", "score": "x"}', "'x' is not a number"),
         ('{"first": "a", "second": "b", "score": null}', "is not a number"),
+        ('{"first": "a", "second": "b", "score": 1' + "0" * 400 + "}", "is not a number"),
         ('{"first": "a", "second": "b", "score": 7}', "outside the range 0 to 5"),
         ('{"first": "a", "second": "b"}', "there is no field 'score'"),
     ],

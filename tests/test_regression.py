@@ -22,6 +22,7 @@ from heedful.runs.opening import open_run
 from heedful.tasks.regression.evaluation import score_numbers
 from heedful.tasks.regression.predictor import Regressor
 from heedful.tasks.spec import spec_of_run
+from heedful.tasks.texts.data import RatedData
 from heedful.tasks.texts.run import TextRun
 from text_help import LOOP, RATED, WORDS, encoder, write_data
 
@@ -141,6 +142,7 @@ def test_a_trace_has_the_number(run: Path) -> None:
         ("a dog\tmany", "'many' is not a number"),
         ("a dog\tnan", "'nan' is not a number"),
         ("a dog\tinf", "'inf' is not a number"),
+        ("a dog\t1e200", r"'1e200' is not between ±1e\+100"),
     ],
 )
 def test_a_label_that_is_no_number_is_one_line(tmp_path: Path, line: str, message: str) -> None:
@@ -149,11 +151,22 @@ def test_a_label_that_is_no_number_is_one_line(tmp_path: Path, line: str, messag
     with pytest.raises(UserError, match=message) as error:
         heedful.train(recipe, tmp_path / "run", data=tmp_path)
     assert "example 2" in str(error.value)
-    assert "data.label" in str(error.value)
+    assert "another column than 'number'" in str(error.value)
 
 
-def test_equal_numbers_are_refused(tmp_path: Path) -> None:
-    rows = [("the cat", 1.5), ("a dog", 1.5)]
+def test_numbers_of_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "rated.jsonl"
+    path.write_text('{"text": "a", "label": 4.5}\n{"text": "b", "label": "1e-3"}\n')
+    found = list(RatedData(train=[str(path)]).read([str(path)]))
+    assert found == [Rated(("a",), 4.5), Rated(("b",), 0.001)]
+    path.write_text('{"text": "a", "label": NaN}\n')
+    with pytest.raises(UserError, match="'nan' is not a number"):
+        list(RatedData(train=[str(path)]).read([str(path)]))
+
+
+@pytest.mark.parametrize("number", [1.5, 0.1])  # the mean of three times 0.1 is not 0.1
+def test_equal_numbers_are_refused(tmp_path: Path, number: float) -> None:
+    rows = [(text, number) for text in ("the cat", "a dog", "it")]
     with pytest.raises(UserError, match="give examples with different numbers"):
         heedful.train(
             {"task": "regression", "training": LOOP, "tokeniser": WORDS},
@@ -166,6 +179,8 @@ def test_python_rows_have_numbers(tmp_path: Path) -> None:
     rows = [{"text": f"the dog {number}", "label": number / 3} for number in range(12)]
     recipe = {"task": "regression", "training": LOOP, "tokeniser": WORDS}
     assert heedful.train(recipe, tmp_path / "run", data={"train": rows})
+    with pytest.raises(UserError, match="not a number"):
+        heedful.train(recipe, tmp_path / "large", data={"train": [("a", 10**400), ("b", 1)]})
     with pytest.raises(UserError, match="'label' is 'many', not a number"):
         heedful.train(recipe, tmp_path / "other", data={"train": [("a", "many"), ("b", 1)]})
 

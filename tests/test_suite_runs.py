@@ -186,7 +186,7 @@ def test_a_changed_copy_of_the_test_set_is_refused(data: Path, tmp_path: Path) -
 def test_half_a_pair_of_sentences_is_refused(tmp_path: Path) -> None:
     task = task_named("superglue/ax-g")
     write_suite_task(tmp_path, task, 5)
-    with pytest.raises(UserError, match=r"AX-g.jsonl: 5 examples: the number is odd"):
+    with pytest.raises(UserError, match=r"AX-g.jsonl: the number of examples is odd \(5\)"):
         _score(Mock(), task, tmp_path)
 
 
@@ -217,6 +217,9 @@ def test_mistakes_are_one_clear_line(made: Made, data: Path, tmp_path: Path) -> 
     assert "is not a folder" in refused(*glue, rte, "--data", tmp_path / "nothing")
     assert "--by-length is not for --benchmark" in refused(*glue, rte, "--by-length")
     assert "2 runs: give one" in refused(rte, plain)
+    (tmp_path / "file").touch()
+    output = ("--data", data / "glue", "--output", tmp_path / "file")
+    assert "file is a file: give a folder" in refused(*glue, rte, *output)
     wrong = tmp_path / "wrong/RTE"
     wrong.mkdir(parents=True)
     (wrong / "dev.tsv").write_bytes((data / "glue/QNLI/dev.tsv").read_bytes())
@@ -243,6 +246,17 @@ def test_a_run_of_several_tasks_is_scored_on_each(data: Path, tmp_path: Path) ->
     found = json.loads(evaluate("--benchmark", "superglue", tmp_path / "run", "--json"))
     assert list(found["tasks"]) == ["superglue/cb", "superglue/wic"]
     assert list(found["tasks"]["superglue/cb"]["figures"]) == ["macro_f1", "accuracy"]
+
+
+def test_files_of_the_same_name_have_figures_of_their_own(data: Path, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dev.tsv").write_bytes((data / "glue/WNLI/dev.tsv").read_bytes())
+    own = {"benchmark": "glue/wnli", "train": "a/dev.tsv", "test": ["a/dev.tsv", "b/dev.tsv"]}
+    tables = encoder("classification", {**own, "validation_share": 0.3})
+    assert heedful.train(tables, tmp_path / "run", data=tmp_path)
+    found = json.loads(evaluate("--benchmark", "glue", tmp_path / "run", "--json"))
+    assert list(found["tasks"]["glue/wnli"]["figures"]) == ["accuracy (dev 1)", "accuracy (dev 2)"]
 
 
 def test_a_packed_file_is_found_by_its_official_name(data: Path, tmp_path: Path) -> None:

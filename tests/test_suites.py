@@ -438,6 +438,8 @@ def test_the_files_have_the_names_that_the_servers_ask_for() -> None:
 
 # Mistakes
 
+_CB = '{"premise": "a", "hypothesis": "b", "idx": 0}\n'
+
 
 @pytest.mark.parametrize(
     ("key", "name", "content", "message"),
@@ -451,13 +453,36 @@ def test_the_files_have_the_names_that_the_servers_ask_for() -> None:
         (
             *("glue/rte", "dev.tsv"),
             "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n",
-            "dev.tsv:2: 3 columns instead of 4",
+            "dev.tsv:2: columns: 3 instead of 4",
+        ),
+        (
+            *("glue/rte", "dev.tsv"),
+            "index\tsentence1\tsentence1\tlabel\n0\ta\tb\tneutral\n",
+            "dev.tsv:1: two columns have the name 'sentence1'",
+        ),
+        (
+            *("glue/rte", "dev.tsv"),
+            "index\tsentence1\tsentence2\tlabel\tlabel\n0\ta\tb\tentailment\tx\n",
+            "dev.tsv:1: two columns have the name 'label'",
+        ),
+        (
+            *("glue/rte", "dev.tsv"),
+            "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n\n",
+            "dev.tsv:3: this line is empty",
         ),
         ("glue/cola", "dev.tsv", "gj04\t1\tA bird.\n", "no column 'sentence' of CoLA"),
         ("glue/sts-b", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\thigh\n", "not a number"),
         ("glue/sts-b", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", "'nan' .* not a n"),
         ("superglue/cb", "val.jsonl", '{"premise": "a", "idx": 0}\n', "no field 'hypothesis'"),
         ("superglue/cb", "val.jsonl", '{"premise": "a"\n', "val.jsonl:1: not a JSON object"),
+        *(
+            ("superglue/cb", "val.jsonl", _CB.replace("0", index), f"'idx'{message}")
+            for index, message in (
+                ('"\\ud800"', ": character 1 is a lone surrogate"),
+                ("[0]", " must be a text or a whole number"),
+                ("NaN", " must be a text or a whole number"),
+            )
+        ),
         ("superglue/cb", "val.jsonl", "\n", "val.jsonl:1: this line is empty"),
         ("superglue/cb", "val.jsonl", "", "the file is empty"),
         (
@@ -482,6 +507,18 @@ def test_the_files_have_the_names_that_the_servers_ask_for() -> None:
             '{"text": "It is.", "target": {"span1_text": "a", "span2_text": "he",'
             ' "span2_index": 0}, "idx": 0}\n',
             "'he' .* is not in the text",
+        ),
+        (
+            *("superglue/wsc", "val.jsonl"),
+            '{"text": "It is.", "target": {"span1_text": "a", "span2_text": " ",'
+            ' "span2_index": 0}, "idx": 0}\n',
+            r"the pronoun \(span2_text\) is empty",
+        ),
+        (
+            *("superglue/multirc", "val.jsonl"),
+            '{"passage": {"text": "a", "questions": [{"question": "b", "answers": [], "idx": 0}]},'
+            ' "idx": 0}\n',
+            "a question has no answers",
         ),
         (
             *("superglue/record", "val.jsonl"),
@@ -523,7 +560,7 @@ def test_incomplete_rows_of_qqp_are_counted_in_training_only(
     assert len(rows) == 4
     assert "1 row with 4 instead of 6 columns" in said
     assert "1 row with an empty text" in said
-    with pytest.raises(UserError, match="4 columns instead of 6"):
+    with pytest.raises(UserError, match="columns: 4 instead of 6"):
         items_in(folder, "dev.tsv", task)
 
 
@@ -564,6 +601,7 @@ def test_the_task_gives_files_and_columns() -> None:
         ({"benchmark": "glue/colla"}, "did you mean 'glue/cola'"),
         ({"benchmark": "superglue/ax-b"}, "no training data: train on superglue/rte"),
         ({"benchmark": "glue/sts-b"}, 'needs task = "regression"'),
+        ({"benchmark": "glue/cola", "task": "multi-label"}, 'needs task = "classification"'),
         ({"benchmark": "glue/cola", "task": "regression"}, 'needs task = "classification"'),
         ({"benchmark": "glue/cola", "format": "tsv"}, "leave out format"),
         ({"benchmark": "glue/cola", "unlabelled": "skip"}, "leave out unlabelled"),

@@ -488,7 +488,7 @@ def test_every_summary_of_a_text_is_a_target() -> None:
         ("a.tsv", "source\ttarget\na\t\n", "a.tsv:2: 'target' is empty"),
         ("a.tsv", "source\tsummary\na\tb\n", "a.tsv:1: there is no column 'target'"),
         ("a.csv", "text,target\na,b\n", "a.csv:1: there is no column 'source'"),
-        ("a.csv", "source,target\na\n", "a.csv:2: 1 column, but"),
+        ("a.csv", "source,target\na\n", "a.csv:2: columns: 1, but 2 in"),
         ("a.tsv", "x" * 9000 + "\tb\n", f"known names: '{'x' * 60}…', 'b' ("),
     ],
 )

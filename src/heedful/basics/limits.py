@@ -22,3 +22,5 @@ MOST_BATCH_TOKENS = 1 << 24
 MOST_THREADS = 1_024
 MOST_SHARDS = 4_096
 """Maximum virtual shards of a step."""
+LARGEST_NUMBER = 1e100
+"""Largest absolute value of a number to be predicted; the squares of larger ones may overflow."""

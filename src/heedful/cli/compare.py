@@ -15,6 +15,7 @@ from heedful.cli.commands import (
     TrainingPrecision,
     add_command,
     machine_settings,
+    refuse_unused,
 )
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ def _run(options: Compare) -> None:
     if options.report is not None:
         if options.recipe is not None or options.vary:
             raise UserError("--report FOLDER trains nothing: leave out the recipe and --vary")
+        used = {"report", "as_json", *(("test", "out") if options.test else ())}
+        refuse_unused(options, used, "--report" if options.test else "--report without --test")
         _report(options.report, options)
         return
     if options.test:
@@ -266,5 +269,5 @@ def _finish(folder: Path, as_json: bool, other: "OtherTest | None" = None) -> No
         else:
             draw([table.table()])
     if found["failed"]:
-        notice(f"{len(found['failed'])} trainings failed; the report lists them")
+        notice(f"failed trainings: {len(found['failed'])}; the report lists them")
         raise typer.Exit(1)

@@ -14,6 +14,7 @@ from typing import Any
 from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
+from heedful.basics.limits import LARGEST_NUMBER
 from heedful.data.readers.labelled import nearest
 
 SUFFIX = ".python-rows"
@@ -128,14 +129,16 @@ def number(value: Any, name: str) -> float:
     """A finite number.
 
     Raises:
-        RowError: it is something else.
+        RowError: it is something else, or too large.
     """
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if isinstance(value, bool) or not math.isfinite(found):
-        raise RowError(f"'{name}' is {value!r}, not a number")
+        raise RowError(f"'{name}' is {repr(value)[:40]}, not a number")
+    if abs(found) > LARGEST_NUMBER:
+        raise RowError(f"'{name}' is {found:g}, not between ±{LARGEST_NUMBER:g}")
     return found
 
 

@@ -125,6 +125,8 @@ def evaluate_suite(
         raise UserError("--output needs the test sets: give the benchmark's folder with --data")
     if data is not None and not data.is_dir():
         raise UserError(f"--data {data} is not a folder: give the folder of the tasks' folders")
+    if output is not None and output.exists() and not output.is_dir():
+        raise UserError(f"--output {output} is a file: give a folder for the submissions")
     runs = _by_task(paths, suite, opening)
     scored: list[Scored] = []
     missing: dict[str, str] = {}
@@ -173,17 +175,17 @@ def _score(trained: Trained, task: SuiteTask, data: Path | None) -> Scored:
     """Score the development set, or another set with labels."""
     figures: dict[str, float] = {}
     files, examples = _labelled_files(trained, task, data), 0
-    for path in files:
+    for path, name in zip(files, _names(files), strict=True):
         items = list(read_items(path, task))
         if items[0].labels is None:
             raise _LackingError(f"{path} has no labels")
         if "gender_parity" in task.metrics and len(items) % 2:
             raise UserError(
-                f"{path}: {len(items):,} examples: the number is odd, but they are pairs"
+                f"{path}: the number of examples is odd ({len(items):,}), but they are pairs"
             )
         own = score_items(items, trained.answers(items, task), task)
-        ending = f" ({_stem(path)})" if len(files) > 1 else ""
-        figures |= {f"{name}{ending}": value for name, value in own.items()}
+        ending = f" ({name})" if len(files) > 1 else ""
+        figures |= {f"{metric}{ending}": value for metric, value in own.items()}
         examples += len(items)
     return Scored(task, str(trained.run.path), [path.name for path in files], examples, figures)
 
@@ -265,6 +267,15 @@ def _report(
     }
     figures = {key: Figure(value) for key, value in scores.items()}
     return Evaluation(suite, figures, tables=tables, details=details)
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """A name for each file; those of the same name are numbered."""
+    stems = [_stem(path) for path in files]
+    return [
+        f"{stem} {1 + stems[:place].count(stem)}" if stems.count(stem) > 1 else stem
+        for place, stem in enumerate(stems)
+    ]
 
 
 def _stem(path: Path) -> str:

@@ -61,6 +61,7 @@ def read_labelled(
     format: LabelledFormat | None = None,
     unlabelled: Unlabelled | None = "error",
     choice: str = _CHOICE,
+    numeric: bool = False,
 ) -> Iterator[Labelled]:
     """Stream the labelled texts of files.
 
@@ -78,6 +79,7 @@ def read_labelled(
         unlabelled: what to do with a row without a label: ``error``, or ``skip``, which also counts
             it; None for an error where the user cannot choose.
         choice: what chooses the columns, for messages.
+        numeric: whether labels of JSON lines may be any numbers, not only texts and whole numbers.
 
     Raises:
         UserError: a file is missing or invalid, a column is missing, a row has too many or too few
@@ -85,9 +87,10 @@ def read_labelled(
             line.
     """
     names = [*text, label]
-    for file, records, _ in opened_tables(paths, text, names, encoding, format):
+    for file, records, is_json in opened_tables(paths, text, names, encoding, format):
         counts: Counter[str] = Counter()
-        found = with_choice(records(file, names, encoding), choice)
+        read = partial(_json_lines, numeric=True) if is_json and numeric else records
+        found = with_choice(read(file, names, encoding), choice)
         for where, values in found:
             if values is None:
                 counts["empty lines"] += 1
@@ -267,8 +270,7 @@ def _table(
                 continue
         if len(row) != width:
             raise UserError(
-                f"{where}: {len(row)} column{'s' * (len(row) != 1)}, but the first line has "
-                f"{width}; correct the line "
+                f"{where}: columns: {len(row)}, but {width} in the first line; correct the line "
                 "(a text that contains the separator must be quoted, which only CSV allows)"
             )
         yield where, [row[place] for place in places]
@@ -325,9 +327,12 @@ def csv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
         begins = rows.line_num + 1
 
 
-def _json_lines(file: Input, names: Sequence[str], encoding: str | None) -> Iterator[Record]:
+def _json_lines(
+    file: Input, names: Sequence[str], encoding: str | None, *, numeric: bool = False
+) -> Iterator[Record]:
     for where, found in json_objects(file, encoding):
-        yield where, None if found is None else [_value(found, name, where) for name in names]
+        own = [_value(found, name, where, numeric) for name in names] if found is not None else None
+        yield where, own
 
 
 def json_objects(file: Input, encoding: str | None) -> Iterator[tuple[str, dict[str, Any] | None]]:
@@ -368,13 +373,13 @@ def field(found: dict[str, Any], name: str, where: str) -> Any:
     return found[name]
 
 
-def _value(found: dict[str, Any], name: str, where: str) -> str:
+def _value(found: dict[str, Any], name: str, where: str, numeric: bool) -> str:
     value = field(found, name, where)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if value is None or isinstance(value, str | int):
+    if value is None or isinstance(value, str | int) or (numeric and isinstance(value, float)):
         return "" if value is None else str(value)
-    raise UserError(f"{where}: '{name}' must be a text or a whole number")
+    raise UserError(f"{where}: '{name}' must be a text or a {'' if numeric else 'whole '}number")
 
 
 Records = Callable[[Input, Sequence[str], str | None], Iterator[Record]]

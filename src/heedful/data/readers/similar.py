@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import LARGEST_NUMBER
 from heedful.basics.notices import notice_left_out
 from heedful.data.examples import Similar
 from heedful.data.readers.labelled import (
@@ -74,12 +75,19 @@ def rating_of(given: str | float | None, name: str, where: str) -> float:
     """The number of a rating.
 
     Raises:
-        UserError: it is not a finite number.
+        UserError: it is not a finite number, or is too large.
     """
     try:
         value = math.nan if given is None or isinstance(given, bool) else float(given)
     except (TypeError, ValueError):
         value = math.nan
+    except OverflowError:
+        value = math.inf
+    if LARGEST_NUMBER < abs(value) < math.inf:
+        raise UserError(
+            f"{where}: '{str(given)[:40]}' is not between ±{LARGEST_NUMBER:g}; correct it, or "
+            f"choose another column than '{name}'"
+        )
     if not math.isfinite(value):
         raise UserError(
             f"{where}: '{str(given)[:40]}' is not a number; correct it, or choose another "

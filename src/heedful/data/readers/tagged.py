@@ -78,7 +78,7 @@ def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]
         width = width or _width(parts, where)
         if len(parts) != width:
             raise UserError(
-                f"{where}: {len(parts)} columns, but {width} before; write each word with its tag "
+                f"{where}: columns: {len(parts)}, but {width} before; write each word with its tag "
                 "on its own line, and an empty line between sentences"
             )
         found: tuple[str, str] | None = (parts[0], parts[1])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
+from heedful.data.subwords import refuse_surrogates
 from heedful.data.suites.tasks import FALSE, TRUE, Form, SuiteTask
 
 Record = Mapping[str, Any]
@@ -59,7 +60,7 @@ def items_of(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
 
 def _plain(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
     texts = tuple(_text(record, name, where) for name in task.text)
-    yield Item(record["idx"], (texts,), _labels(record, task, where))
+    yield Item(_index(record, where), (texts,), _labels(record, task, where))
 
 
 def _choice(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
@@ -74,7 +75,7 @@ def _choice(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
     if label is not None and str(label) not in ("0", "1"):
         raise _other_label(where, label, task, ("0", "1"))
     labels = None if label is None else ((TRUE, FALSE), (FALSE, TRUE))[int(label)]
-    yield Item(record["idx"], rows, labels)
+    yield Item(_index(record, where), rows, labels)
 
 
 def _marked(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
@@ -84,7 +85,7 @@ def _marked(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
         text = _text(record, f"sentence{number}", where)
         start, end = record[f"start{number}"], record[f"end{number}"]
         texts.append(_bracketed(text, _number(start, where), _number(end, where), where))
-    yield Item(record["idx"], (tuple(texts),), _labels(record, task, where))
+    yield Item(_index(record, where), (tuple(texts),), _labels(record, task, where))
 
 
 def _pronoun(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
@@ -96,7 +97,7 @@ def _pronoun(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
     start, end = _span(text, str(span), _number(_field(target, "span2_index", where), where), where)
     noun = _text(target, "span1_text", where)
     texts = (_bracketed(text, start, end, where), noun)
-    yield Item(record["idx"], (texts,), _labels(record, task, where))
+    yield Item(_index(record, where), (texts,), _labels(record, task, where))
 
 
 def _answers(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
@@ -111,8 +112,10 @@ def _answers(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
         known = [one[0] for one in labels if one is not None]
         if len(known) not in (0, len(rows)):
             raise UserError(f"{where}: some answers of a question have a label, others have none")
-        index = (record["idx"], _field(question, "idx", where))
-        names = tuple(_field(one, "idx", where) for one in answers)
+        if not answers:
+            raise UserError(f"{where}: a question has no answers")
+        index = (_index(record, where), _index(question, where))
+        names = tuple(_index(one, where) for one in answers)
         yield Item(index, rows, tuple(known) or None, names)
 
 
@@ -135,7 +138,7 @@ def _cloze(record: Record, task: SuiteTask, where: str) -> Iterator[Item]:
         if answers is not None:
             labels = tuple(TRUE if one in gold else FALSE for one in candidates)
         rows = tuple((plain, asked.replace(PLACEHOLDER, one)) for one in candidates)
-        yield Item(_field(query, "idx", where), rows, labels, candidates, gold)
+        yield Item(_index(query, where), rows, labels, candidates, gold)
 
 
 _FORMS: dict[Form, Callable[[Record, SuiteTask, str], Iterator[Item]]] = {
@@ -173,6 +176,8 @@ def _span(text: str, span: str, index: int, where: str) -> tuple[int, int]:
     """
     words = [match.span() for match in _WORD.finditer(text)]
     wanted = _EDGES.sub("", " ".join(span.split())).casefold()
+    if not wanted:
+        raise UserError(f"{where}: the pronoun (span2_text) is empty")
     number = len(span.split())
     found = []
     for place in range(len(words) - number + 1):
@@ -182,7 +187,7 @@ def _span(text: str, span: str, index: int, where: str) -> tuple[int, int]:
             front = len(own) - len(re.sub(r"^\W+", "", own))
             back = len(own) - len(re.sub(r"\W+$", "", own))
             found.append((abs(place - index), start + front, end - back))
-    if not found or not wanted:
+    if not found:
         raise UserError(f"{where}: '{span}' (span2_text) is not in the text")
     _, start, end = min(found)
     return start, end
@@ -228,6 +233,15 @@ def _field(record: Any, name: str, where: str) -> Any:
     if not isinstance(record, Mapping) or name not in record:
         raise UserError(f"{where}: there is no field '{name}'; is this the file of another task?")
     return record[name]
+
+
+def _index(record: Any, where: str) -> str | int:
+    """The official index, which a submission repeats."""
+    found = _field(record, "idx", where)
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise UserError(f"{where}: 'idx' must be a text or a whole number")
+    refuse_surrogates(str(found), f"{where}: 'idx'")
+    return found
 
 
 def _text(record: Any, name: str, where: str) -> str:

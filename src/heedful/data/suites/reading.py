@@ -122,12 +122,14 @@ def _table(
             header, is_header = _header(row, task, where)
             if is_header:
                 continue
+        if not "".join(row).strip():
+            raise UserError(f"{where}: this line is empty; each line has an example")
         if len(row) != len(header):
             if task.incomplete and Path(file.name).name.startswith(task.train[0]):
                 counts[f"rows with {len(row)} instead of {len(header)} columns"] += 1
                 continue
             raise UserError(
-                f"{where}: {len(row)} columns instead of {len(header)}; correct the line"
+                f"{where}: columns: {len(row)} instead of {len(header)}; correct the line"
             )
         values = dict(zip(header, row, strict=True))
         index = next((values[name] for name in _INDEX if name in values), str(place))
@@ -140,6 +142,9 @@ def _table(
 def _header(row: Sequence[str], task: SuiteTask, where: str) -> tuple[list[str], bool]:
     """The names of the columns, and whether this line has them."""
     names = [task.renamed.get(name.strip(), name.strip()) for name in row]
+    for name in (*task.read, task.label, *_INDEX):
+        if names.count(name) > 1:
+            raise UserError(f"{where}: two columns have the name '{name}'; rename one of them")
     if set(task.read) <= set(names):
         return names, True
     if task.headless and len(row) == len(task.headless):

@@ -18,6 +18,8 @@ from heedful.tasks.texts.training_settings import TextTrainingSettings, choices
 class MultiLabelledData(LabelledData):
     """Texts, or pairs of texts, each with any number of labels in the column ``label``."""
 
+    form = "multi-label"
+
     separator: str = Field(";", min_length=1)
     """Stands between two labels in a table; in JSON lines, labels may be a list."""
 

@@ -12,6 +12,7 @@ from heedful.basics.notices import once
 from heedful.data import columns
 from heedful.data.examples import Rated
 from heedful.data.vocabularies import SavedVocabulary
+from heedful.evaluation.correlation import is_constant
 from heedful.models.encoders import Classifier as OutputLayer
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.regression.predictor import Regressor
@@ -27,12 +28,14 @@ def encode(
     """Write the encoded rows of texts with numbers; returns facts about them.
 
     Raises:
-        UserError: all numbers are equal.
+        UserError: all numbers are equal, except for rounding.
     """
     numbers = [cast(Rated, example).value for example in examples.of("train")]
     mean = fmean(numbers)
-    deviation = sqrt(fmean([(one - mean) ** 2 for one in numbers]))
-    if not deviation:
+    # Divided by the largest, no square is so small that it becomes 0.
+    largest = max(abs(one - mean) for one in numbers) or 1.0
+    deviation = largest * sqrt(fmean([((one - mean) / largest) ** 2 for one in numbers]))
+    if is_constant(numbers) or not deviation:
         raise UserError(
             f"every training example of {examples.name} has the number {mean:g}; give examples "
             "with different numbers"

@@ -5,7 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,6 +18,7 @@ from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.folders import FilesOf, text_files
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
+from heedful.data.readers.similar import rating_of
 from heedful.data.suites.reading import read_rows as read_official_rows
 from heedful.data.suites.tasks import SuiteTask, task_named
 from heedful.data.tag_schemes import Scheme, require_scheme
@@ -79,8 +80,8 @@ class ExampleData(FileSettings):
 class LabelledData(ExampleData):
     """Texts, or pairs of texts, each with a label."""
 
-    is_numeric: ClassVar[bool] = False
-    """Whether the column ``label`` has numbers."""
+    form: ClassVar[Literal["classification", "multi-label", "regression"]] = "classification"
+    """What the column ``label`` has: a label, any number of labels, or a number."""
 
     benchmark: str | None = None
     """The task of a benchmark whose official files are read, such as ``glue/rte``."""
@@ -110,9 +111,9 @@ class LabelledData(ExampleData):
             raise ValueError(str(error)) from error
         if task.trained_on is not None:
             raise ValueError(f"{task.key} has no training data: train on {task.trained_on}")
-        if task.is_numeric != cls.is_numeric:
-            wanted = "regression" if task.is_numeric else "classification"
-            raise ValueError(f'{task.key} needs task = "{wanted}"')
+        needed = "regression" if task.is_numeric else "classification"
+        if needed != cls.form:
+            raise ValueError(f'{task.key} needs task = "{needed}"')
         for key, default in (("format", None), ("unlabelled", "error")):
             if given.get(key, default) != default:
                 raise ValueError(f"leave out {key}: {task.key} has a format of its own")
@@ -145,6 +146,7 @@ class LabelledData(ExampleData):
             encoding=self.encoding,
             format=self.format,
             unlabelled=self.unlabelled,
+            numeric=self.form == "regression",
         )
 
     def share_of_first(self) -> float | None:
@@ -180,20 +182,12 @@ class LabelledData(ExampleData):
 class RatedData(LabelledData):
     """Texts, or pairs of texts, each with a number in the column ``label``."""
 
-    is_numeric: ClassVar[bool] = True
+    form = "regression"
 
     def read_files(self, files: Sequence[str]) -> Iterator[Any]:
         for number, example in enumerate(super().read_files(files), start=1):
-            try:
-                value = float(example.label)
-            except ValueError:
-                value = math.nan
-            if not math.isfinite(value):
-                raise UserError(
-                    f"{', '.join(files)}: example {number:,}: '{example.label}' is not a number; "
-                    f"correct it, or choose another column than '{self.label}' (data.label)"
-                )
-            yield Rated(example.texts, value)
+            where = f"{', '.join(files)}: example {number:,}"
+            yield Rated(example.texts, rating_of(example.label, self.label, where))
 
     def stored(self, value: Any) -> Any:
         texts, number = value
