@@ -23,6 +23,7 @@ from heedful.evaluation.statistics import measure
 from heedful.inference.explaining import explain
 from heedful.interop.exporting import export_hf
 from heedful.models.encoders import sequences_of
+from heedful.models.label_set_layer import LabelSetLayer
 from heedful.runs.opening import open_run
 from heedful.serving import Limits, Served, make_application
 from heedful.tasks.spec import spec_of_run
@@ -243,6 +244,13 @@ def test_the_best_thresholds_are_those_of_all() -> None:
             precision, recall, _ = metrics.precision_recall_curve(own, values)
             f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
             assert metrics.f1_score(own, values >= least) == pytest.approx(f1.max())
+
+
+def test_a_label_can_be_given_if_its_threshold_is_almost_1() -> None:
+    layer = LabelSetLayer(4, 2, 0.0, threshold=None)
+    layer.choose([1 - 1e-8, 0.25])
+    assert layer.thresholds() == [pytest.approx(1), 0.25]
+    assert layer.thresholds()[0] < 1
 
 
 def test_thresholds_need_validation_texts(tmp_path: Path) -> None:

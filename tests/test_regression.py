@@ -16,6 +16,7 @@ import heedful
 from heedful.basics.errors import UserError
 from heedful.cli import main
 from heedful.data.examples import Rated
+from heedful.evaluation.significance import compare_statistics
 from heedful.evaluation.statistics import measure, resample
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
@@ -206,6 +207,25 @@ def test_pearsons_correlation_of_resamples_is_scipys() -> None:
     for one, other in ((nearly, ["1", "2", "4"]), (["0.1"] * 3, ["1", "2", "4"])):
         found = measure("pearson", {"kind": "pearson"}, one, other)
         assert found.value_of_sum(found.values.sum(axis=0)) == 0
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(3.0, 1.0), (0.0, 5.0), (0.0, 0.2), (0.0, 1e-200)])
+def test_significance_of_a_correlation_is_the_same_on_every_scale(
+    offset: float, scale: float
+) -> None:
+    draw = torch.Generator().manual_seed(1)
+    gold, *systems = torch.randn(3, 80, generator=draw, dtype=torch.float64).tolist()
+    first = [one + other for one, other in zip(gold, systems[0], strict=True)]
+    second = [one + 1.3 * other for one, other in zip(gold, systems[1], strict=True)]
+
+    def p_of(numbers: list[float]) -> tuple[float, float]:
+        kept = {"kind": "pearson"}
+        texts = [list(map(repr, side)) for side in (first, numbers, gold)]
+        one, two = (measure("pearson", kept, side, texts[2]) for side in texts[:2])
+        found = compare_statistics(one, two, resamples=200, trials=400)
+        return found.bootstrap_p, found.randomisation_p
+
+    assert p_of([offset + scale * one for one in second]) == p_of(second)
 
 
 @pytest.mark.parametrize(("offset", "scale"), [(1e6, 0.1), (0.0, 1e-9)])

@@ -34,8 +34,11 @@ class Comparison:
     Attributes:
         first: the score of the first system.
         second: the score of the second system.
-        bootstrap_p: how often resampling gives a difference at least as large as the observed one.
-        randomisation_p: how often randomly swapping outputs gives one at least as large.
+        bootstrap_p: how often the difference of a resample exceeds the mean difference of all
+            resamples by at least the observed difference. This is sacrebleu's definition, and
+            smaller than a two-sided p-value.
+        randomisation_p: how often randomly swapping outputs gives a difference at least as large as
+            the observed one. For a correlation, the outputs of each system are standardised first.
         better: the better system if *both* p-values are below the level; otherwise None.
     """
 

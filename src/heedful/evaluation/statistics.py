@@ -209,7 +209,7 @@ def measure(
     """
     how = {key: value for key, value in settings.items() if key != "kind"}
     if settings["kind"] == "pearson":
-        x, y = (_centred([float(one) for one in side]) for side in (outputs, references))
+        x, y = (_standardised([float(one) for one in side]) for side in (outputs, references))
         stacked = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
         return PearsonStatistics(name, stacked)
     if settings["kind"] == "f1":
@@ -220,10 +220,18 @@ def measure(
     return collect(settings["kind"], outputs, how.pop("references", references), **how)
 
 
-def _centred(numbers: list[float]) -> NDArray[np.float64]:
-    """Numbers without their mean, so that squares are exact for numbers that are far from 0."""
+def _standardised(numbers: list[float]) -> NDArray[np.float64]:
+    """Numbers with mean 0 and variance 1, or zeros if they are constant.
+
+    A correlation does not change. Squares of numbers that are far from 0 are exact, and the outputs
+    of two systems can be swapped although their scales differ.
+    """
     values = np.array(numbers, dtype=np.float64)
-    return np.zeros_like(values) if is_constant(numbers) else values - values.mean()
+    if is_constant(numbers):
+        return np.zeros_like(values)
+    values = values - values.mean()
+    values /= np.abs(values).max()  # so that no square overflows or becomes 0
+    return values / values.std()
 
 
 def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:

@@ -47,5 +47,8 @@ class LabelSetLayer(Classifier):
         return found
 
     def choose(self, thresholds: list[float]) -> None:
-        """Set the thresholds of the labels ``[C]``."""
-        self.chosen.copy_(torch.tensor(thresholds))
+        """Set the thresholds of the labels ``[C]``.
+
+        They are below 1 in float32 as well, because no probability reaches 1.
+        """
+        self.chosen.copy_(torch.tensor(thresholds).clamp(max=1 - 2**-24))

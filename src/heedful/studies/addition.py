@@ -94,8 +94,8 @@ def longest_chains(a: Numbers, b: Numbers) -> Numbers:
 def drawn_sums(seed: int, count: int) -> Sums:
     """Different sums of numbers with 4 digits, of which no pair occurs twice, in either order.
 
-    In half of them the digits are drawn uniformly. In the others the digits of each place sum to 9
-    with probability 1/2, so that long chains of carries are not rare.
+    In half of them the digits are drawn uniformly. In the others the digits of each place are made
+    to sum to 9 with probability 1/2, so that long chains of carries are not rare.
 
     Raises:
         ValueError: there are fewer different pairs.
@@ -318,7 +318,8 @@ def _removed(order: str, one: Measured, names: Sequence[str]) -> Picture:
 
 METHOD = """\
 Two numbers of 4 digits; half of the sums have uniformly drawn digits, in the other half the
-digits of a place sum to 9 with probability 1/2, so that long chains of carries are not rare. No
+digits of a place are made to sum to 9 with probability 1/2, so that long chains of carries are
+not rare. No
 pair of numbers occurs twice, in either order, so that training (60,000 sums), validation
 (2,000) and test (2,000) are disjoint. GPTs with two layers, four heads and width 128 learn the
 texts as language models, with the sum's digits in both orders. *Right*: all digits of the sum
