@@ -1,6 +1,8 @@
 """The Chat panel: a conversation in a browser."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +71,16 @@ def test_a_conversation(chromium: Any, address: str) -> None:
         assert any(share.endswith("%") for share in shares)
         assert not shares[-1], "an answer does not attend to itself"
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        watched.tab("heads")
+        page.select_option(".heed-panel:has(.heed-heads) select >> nth=0", index=0)
+        page.get_by_role("button", name="Remove this head").focus()
+        with page.expect_request("**/api/removal") as asked:
+            page.keyboard.press("Enter")
+        assert asked.value.post_data_json["search"] is True, "the answer is written again"
+        page.locator(".heed-removal-result p").first.wait_for()
+        button = page.locator(".heed-removal button")
+        assert button.evaluate("one => one.matches(':focus')"), "the focus stays on the button"
+        watched.tab("chat")
         page.reload()  # the conversation is kept, and words can still be selected
         page.locator(".heed-answer .heed-word").last.click()
         page.get_by_text("“Eve.” attended to “").wait_for()
@@ -89,3 +101,19 @@ def test_a_conversation(chromium: Any, address: str) -> None:
         page.get_by_role("button", name="Send").click()
         page.get_by_text("more than the 60 that the model reads").wait_for()
         assert page.locator(".heed-turn").count() == 0
+
+
+def test_each_model_writes_its_own_answer_to_an_edited_text(chromium: Any, tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    run = trained(tmp_path / "first")
+    shutil.copytree(run, tmp_path / "second")
+    models = load_all([run, tmp_path / "second"], [], several=True, device="cpu", examples=True)
+    with running(make_application(models)) as address, opened(chromium, address) as watched:
+        page = watched.page
+        say(page, "I am Eve.")
+        say(page, "Who am I?")
+        watched.tab("compare")
+        edited = "user: I am Dan. ⏎ bot: Hello! ⏎ user: Who am I? ⏎ bot:"
+        page.get_by_role("textbox", name="Text of B").fill(edited)
+        page.locator(".heed-side >> nth=1").get_by_text("Dan.", exact=True).wait_for()
+        page.locator(".heed-side >> nth=0").get_by_text("Eve.", exact=True).wait_for()

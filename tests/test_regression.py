@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -20,11 +21,15 @@ from heedful.evaluation.significance import compare_statistics
 from heedful.evaluation.statistics import measure, resample
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
+from heedful.serving import make_application
+from heedful.serving.loading import load_all
 from heedful.tasks.regression.evaluation import score_numbers
 from heedful.tasks.regression.predictor import Regressor
 from heedful.tasks.spec import spec_of_run
 from heedful.tasks.texts.data import RatedData
 from heedful.tasks.texts.run import TextRun
+from page_help import needs_browser, opened
+from serving_help import running
 from text_help import LOOP, RATED, WORDS, encoder, write_data
 
 
@@ -249,3 +254,26 @@ def test_a_recipe_is_chosen_from_a_table(tmp_path: Path) -> None:
     arguments = ["--task", "regression", "--data", str(tmp_path / "rated.tsv"), "--label", "score"]
     command(["train", "--out", str(out), *arguments, "--set", "training.max_steps=3"])
     assert spec_of_run(out)[1].name == "regression"
+
+
+@needs_browser()
+def test_the_page_has_one_field_and_compares_numbers(
+    chromium: Any, run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "other")
+    models = load_all([run, tmp_path / "other"], [], several=True, device="cpu", examples=True)
+    with running(make_application(models)) as address, opened(chromium, address) as it:
+        fields = it.page.locator(".heed-predict textarea")
+        assert fields.count() == 1
+        fields.fill("the red dog sees a cat")
+        it.page.wait_for_selector(".heed-result dd")
+        it.tab("heads")
+        it.page.click(".heed-removal button")
+        it.page.wait_for_selector(".heed-removal-result p")
+        assert "probable" not in it.page.inner_text(".heed-removal-result")
+        it.tab("compare")
+        it.page.wait_for_selector(".heed-side >> nth=1 >> .heed-detail:not(:empty)")
+        shown = it.page.locator(".heed-side .heed-detail").all_inner_texts()
+        assert "log-probability" not in " ".join(shown)
+        assert len(set(shown)) == 1
+        assert float(shown[0].split()[-1].replace("−", "-"))

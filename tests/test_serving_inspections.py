@@ -82,6 +82,21 @@ def test_wrong_requests(
     assert message in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"heads": [1]}, "heads.0: input should be"),
+        ({"heads": [{"module": "decoder.0.cross_attention", "head": -1}]}, "heads.0.head: input"),
+        ({"heads": [{"module": "a", "head": 0}] * 4097}, "heads: 4,097 values"),
+    ],
+)
+def test_wrong_heads_are_named(client: httpx.Client, changed: dict[str, Any], message: str) -> None:
+    given = {name: CROSS[name] for name in ("model", "source", "target") if name in CROSS}
+    answer = client.post("/api/removal", json={**given, **changed})
+    assert answer.status_code == 400, answer.text
+    assert message in answer.json()["error"]
+
+
 def test_too_many_numbers(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection_encoding, "MOST_NUMBERS", 100)
     answer = client.post("/api/equation", json=CROSS)

@@ -299,7 +299,7 @@ def test_a_million_wrong_values_are_seen_at_once() -> None:
         assert len(fields["q"]) == 1
         with pytest.raises(RefusedError, match="q: input should be a text or a list of texts"):
             check_fields(TranslateRequest, fields)
-    with pytest.raises(RefusedError, match="900,001 texts; the maximum per request is 1,000"):
+    with pytest.raises(RefusedError, match="900,001 values; the maximum is 1,000"):
         check_lists({"q": many}, 1_000)
     with pytest.raises(RefusedError, match="200 fields; the maximum is 100"):
         check_lists({str(i): "a" for i in range(200)}, 1_000)

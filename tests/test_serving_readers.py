@@ -164,6 +164,9 @@ def test_traces_of_readers_are_traces(client: httpx.Client) -> None:
     )
 
 
+EXPLAINED = {"text": "the film", "model": "mood", "explain": True}
+
+
 @pytest.mark.parametrize(
     ("path", "given", "status", "message"),
     [
@@ -178,7 +181,10 @@ def test_traces_of_readers_are_traces(client: httpx.Client) -> None:
         ),
         ("classify", {"text": "the " * 90, "model": "mood", "explain": True}, 400, "tokens"),
         ("classify", {"model": "mood"}, 400, "text is missing"),
-        ("tag", {"text": ["a"] * 1001}, 400, "1,001 texts"),
+        ("classify", {**EXPLAINED, "label": "\ud800"}, 400, "Unicode"),
+        ("classify", {**EXPLAINED, "label": "x\ny"}, 400, "unknown label 'x y'; known labels"),
+        ("classify", {**EXPLAINED, "label": "x" * 9000}, 400, "…"),
+        ("tag", {"text": ["a"] * 1001}, 400, "text: 1,001 values"),
         ("tag", {"text": "\ud800"}, 400, "Unicode"),
         ("fill", {"text": "a"}, 400, "the text has no mask"),
         ("fill", {"text": "[MASK]", "count": 101}, 400, "count"),

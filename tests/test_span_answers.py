@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heedful.basics.errors import UserError
 from heedful.data.readers.opening import open_input
 from heedful.data.readers.questions import QuestionColumns, read_asked, read_questions
-from heedful.data.token_offsets import TokenLocator, whole_words
+from heedful.data.token_offsets import TokenLocator, WholeWords
 from heedful.data.vocabularies import VocabularySettings, train_vocabulary
 from heedful.evaluation.span_answers import (
     Scores,
@@ -138,8 +138,17 @@ def test_answers_are_whole_words_in_scripts_with_spaces(
     text: str, inside: str, expected: str
 ) -> None:
     start = text.index(inside)
-    first, last = whole_words(text, start, start + len(inside))
+    first, last = WholeWords(text)(start, start + len(inside))
     assert text[first:last] == expected
+
+
+@given(st.text(alphabet="ab \u0301東,", max_size=30), st.data())
+@settings(max_examples=60, deadline=None)
+def test_whole_words_do_not_depend_on_what_was_asked_before(text: str, data: st.DataObject) -> None:
+    places = st.integers(0, len(text))
+    asked = data.draw(st.lists(st.tuples(places, places), max_size=6))
+    one = WholeWords(text)
+    assert [one(*span) for span in asked] == [WholeWords(text)(*span) for span in asked]
 
 
 def test_windows_overlap_and_cover_the_text_with_the_whole_question_in_each() -> None:
@@ -161,6 +170,18 @@ def test_windows_overlap_and_cover_the_text_with_the_whole_question_in_each() ->
 def test_a_question_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(UserError, match=r"20 tokens, which leave no room .* in the 26 tokens"):
         windows_of([5] * 20, [6] * 30, 26, 5)
+
+
+def test_tokens_are_kept_for_few_texts_only() -> None:
+    kind = VocabularySettings(kind="words")
+    locate = TokenLocator(train_vocabulary(lambda: ["a b"], kind, seed=1, where="the test"))
+    long = "a b " * 20_000
+    found = locate(long)
+    assert locate(long) is found
+    for number in range(3):
+        locate(f"{number} {long}")
+    assert locate(long) is not found
+    assert locate(long) == found
 
 
 # Readers

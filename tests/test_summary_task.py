@@ -170,6 +170,19 @@ def test_the_command_summarises_lines_and_tables(folder: Path, tmp_path: Path) -
     assert "no column 'source'" in str(found.exception)
 
 
+def test_what_was_not_read_or_written_is_in_the_result(folder: Path, tmp_path: Path) -> None:
+    reader = heedful.load(folder / "run", device="cpu")
+    text = {"source": "Yesterday Zorblax went to the office."}
+    [whole] = reader.predict([text])
+    assert not {"unread_words", "at_limit"} & set(whole.to_json())
+    changed = {"cuts": True, "longest_source": 6, "longest_summary": 1}
+    reader.known = {**reader.known, **changed}
+    reader.options = reader.options.model_copy(update={"beam": 1})
+    [cut] = reader.predict([text])
+    assert cut.to_json()["unread_words"] == 1
+    assert cut.to_json()["at_limit"] is True
+
+
 def test_counts_of_a_command_are_of_all_lines(folder: Path, tmp_path: Path) -> None:
     run = str(folder / "run")
     lines = "".join(f"{' '.join(['zorblax'] * 9)}\n\n" for _ in range(70))

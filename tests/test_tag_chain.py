@@ -10,12 +10,14 @@ import torch
 from typer.testing import CliRunner
 
 import heedful
+from heedful.basics.cancellation import CancelledWorkError, cancellable
 from heedful.basics.errors import UserError
 from heedful.cli import main
 from heedful.data.positions import Position
 from heedful.data.tag_schemes import may_follow, spans
-from heedful.inference.tagger import Tagger
-from heedful.layers.linear_chain import log_likelihood, log_marginals
+from heedful.inference.sliding_windows import spans as windows
+from heedful.inference.tagger import Tagger, _distance, _part_of
+from heedful.layers.linear_chain import best_tags, log_likelihood, log_marginals
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
 from heedful.tasks.spec import spec_of_run
@@ -144,6 +146,22 @@ def test_the_tags_are_the_best_that_the_scheme_allows(run: Path) -> None:
         count = torch.tensor([len(emissions[0])])
         marginals = log_marginals(emissions[0][None], head.transitions, count)[0]
     torch.testing.assert_close(values, marginals[torch.arange(len(tags)), tags])
+
+
+def test_long_sentences_can_be_cancelled(run: Path) -> None:
+    emissions, transitions = torch.randn(1, 9, 3), torch.randn(3, 3)
+    for work in (best_tags, log_marginals):
+        with cancellable(lambda: False), pytest.raises(CancelledWorkError):
+            work(emissions, transitions, torch.tensor([9]))
+
+
+@pytest.mark.parametrize("length", [*range(1, 40), 97])
+def test_a_token_is_read_in_the_window_in_whose_middle_it_is(length: int) -> None:
+    parts = windows(length, 8, 4)
+    starts = [start for start, _ in parts]
+    for place in range(length):
+        distances = [_distance(part, place, length) for part in parts]
+        assert _part_of(place, parts, starts, length) == distances.index(max(distances))
 
 
 def test_a_long_sentence_is_decided_as_a_whole(run: Path) -> None:

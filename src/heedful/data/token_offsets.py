@@ -4,8 +4,8 @@ Tokens are found word by word (at white space), and within a word by what they d
 """
 
 import unicodedata
+from collections import OrderedDict
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from heedful.basics.symbols import UNKNOWN
@@ -15,6 +15,8 @@ from heedful.data.vocabulary import Vocabulary
 
 _BROKEN = "\N{REPLACEMENT CHARACTER}"
 _MOST_TOKENS_OF_A_CHARACTER = 8
+_KEPT_CHARACTERS = 1 << 17
+"""Total of the texts whose tokens are kept; they take up to 500 bytes a character."""
 Range = tuple[int, int]
 """Start and end in characters."""
 
@@ -54,11 +56,15 @@ class TokenLocator:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._texts: dict[int, str] = {}
-        self._located = lru_cache(maxsize=64)(self._locate)
+        self._located: OrderedDict[str, LocatedTokens] = OrderedDict()
 
     def __call__(self, text: str) -> LocatedTokens:
         """The tokens of a text, without BEGIN and END, and their ranges."""
-        return self._located(text)
+        found = self._located.pop(text, None) or self._locate(text)
+        self._located[text] = found
+        while len(self._located) > 1 and sum(map(len, self._located)) > _KEPT_CHARACTERS:
+            self._located.popitem(last=False)
+        return found
 
     def _locate(self, text: str) -> LocatedTokens:
         words = _words(text)
@@ -147,27 +153,39 @@ def _shared(start: int, end: int, count: int) -> list[Range]:
     return [(start, end)] * count
 
 
-def whole_words(text: str, start: int, end: int) -> Range:
-    """Characters ``start`` to ``end`` of a text, extended to the whole words at both boundaries.
+class WholeWords:
+    """Extends places of a text to whole words. In scripts without spaces, they stay as they are.
 
-    In scripts without spaces between words, boundaries stay as they are.
+    Each character is looked at once, however many places are extended.
 
     Example:
-        >>> start, end = whole_words("a strawberry, ripe", 7, 9)
+        >>> start, end = WholeWords("a strawberry, ripe")(7, 9)
         >>> "a strawberry, ripe"[start:end]
         'strawberry'
     """
-    if start >= end:
-        return start, end
-    while _is_inside_word(text, start):
-        start -= 1
-    while _is_inside_word(text, end):
-        end += 1
-    return start, end
 
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._known: dict[int, dict[int, int]] = {-1: {}, 1: {}}
 
-def _is_inside_word(text: str, place: int) -> bool:
-    return 0 < place < len(text) and all(map(_is_of_word, text[place - 1 : place + 1]))
+    def __call__(self, start: int, end: int) -> Range:
+        """Characters ``start`` to ``end``, extended to the whole words at both boundaries."""
+        if start >= end:
+            return start, end
+        return self._boundary(start, -1), self._boundary(end, 1)
+
+    def _boundary(self, place: int, step: int) -> int:
+        known, passed = self._known[step], []
+        while place not in known and self._is_inside(place):
+            passed.append(place)
+            place += step
+        found = known.get(place, place)
+        known.update(dict.fromkeys(passed, found))
+        return found
+
+    def _is_inside(self, place: int) -> bool:
+        around = self.text[place - 1 : place + 1]
+        return 0 < place < len(self.text) and all(map(_is_of_word, around))
 
 
 def _is_of_word(character: str) -> bool:

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.notices import counted_notice, notice
-from heedful.data.token_offsets import LocatedTokens, TokenLocator, whole_words
+from heedful.data.token_offsets import TokenLocator, WholeWords
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.inference_mode import ready
@@ -294,15 +295,22 @@ class SpanReader:
             ((one, part) for part, own in enumerate(found) for one in own.spans),
             key=lambda pair: -pair[0][0],
         )
-        located = self.locate(asked.context)
+        check_cancelled()
+        located, words = self.locate(asked.context), WholeWords(asked.context)
+        seen: set[tuple[int, int]] = set()
         candidates: dict[tuple[int, int], Candidate] = {}
         (highest, *_), window = ranked[0]
         for (score, first, last), part in ranked:
-            one = _candidate(asked.context, located, first, last, score)
-            if one is not None and len(candidates) < _KEPT:
-                if not candidates:
-                    highest, window = score, part
-                candidates.setdefault((one.start, one.end), one)
+            place = words(located.ranges[first][0], located.ranges[last][1])
+            one = None if place in seen else _candidate(asked.context, *place, score)
+            seen.add(place)
+            if one is None:
+                continue
+            if not candidates:
+                highest, window = score, part
+            candidates.setdefault((one.start, one.end), one)
+            if len(candidates) == _KEPT:
+                break
         best = next(iter(candidates.values()), None)
         nothing = min(one.nothing for one in found) - highest
         refused = best is None or (self.may_refuse and nothing > self.threshold)
@@ -316,11 +324,8 @@ class SpanReader:
         )
 
 
-def _candidate(
-    context: str, located: LocatedTokens, first: int, last: int, score: float
-) -> Candidate | None:
-    """The span of tokens as whole words, without white space around; None if there are none."""
-    start, end = whole_words(context, located.ranges[first][0], located.ranges[last][1])
+def _candidate(context: str, start: int, end: int, score: float) -> Candidate | None:
+    """A span of characters without white space around; None if there is nothing else."""
     text = context[start:end]
     start += len(text) - len(text.lstrip())
     text = text.strip()

@@ -4,6 +4,7 @@ Shapes: B rows, L tokens, C tags.
 """
 
 import copy
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import require_list
@@ -204,14 +206,14 @@ class Tagger:
         room = room_for_text(self.max_length)
         made = _Windows([], {}, [])
         for line, words in enumerate(sentences):
+            check_cancelled()
             tokens, firsts = self.encode(words, first + line)
             parts = spans(len(tokens), room, room // 2) if tokens else []
             made.counts.append(len(parts))
             made.items.extend(Item(line, part, tokens[a:b]) for part, (a, b) in enumerate(parts))
+            starts = [start for start, _ in parts]
             for word, place in enumerate(firsts):
-                part = max(
-                    range(len(parts)), key=lambda part: _distance(parts[part], place, len(tokens))
-                )
+                part = _part_of(place, parts, starts, len(tokens))
                 own = made.wanted.setdefault((line, part), [])
                 own.append((word, place - parts[part][0]))
         return made
@@ -274,6 +276,17 @@ class Tagger:
             return encode_words(self.vocabulary, words)
         except ValueError as error:
             raise UserError(f"sentence {number}: {error}; leave it out") from error
+
+
+def _part_of(
+    place: int, parts: Sequence[tuple[int, int]], starts: Sequence[int], length: int
+) -> int:
+    """The window in which a token is farthest from the edges; the first one of several."""
+    last = bisect_right(starts, place)
+    first = last - 1
+    while first and parts[first - 1][1] > place:
+        first -= 1
+    return max(range(first, last), key=lambda part: _distance(parts[part], place, length))
 
 
 def _distance(span: tuple[int, int], place: int, length: int) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.symbols import END
@@ -22,6 +23,9 @@ from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 
 Text = str | tuple[str, str]
 """A text, or a pair of texts."""
+
+_MOST_ROWS = 1 << 14
+"""Most windows of a pair of texts."""
 
 Advance = Callable[[int], None]
 """Called with the number of texts that were finished since the last call."""
@@ -84,7 +88,7 @@ class TextReader:
         """The windows of a text; none for an empty text.
 
         Raises:
-            UserError: it is a pair instead of a text, or vice versa.
+            UserError: it is a pair instead of a text, vice versa, or a pair has too many windows.
         """
         pair = not isinstance(text, str)
         if self.pairs is not None and pair != self.pairs:
@@ -93,6 +97,7 @@ class TextReader:
                 if self.pairs
                 else "this model reads single texts; leave the second text out"
             )
+        check_cancelled()
         parts = (text,) if isinstance(text, str) else text
         if not all(part.strip() for part in parts):
             return []
@@ -196,7 +201,7 @@ def rows_of(tokens: Sequence[list[int]], max_length: int) -> list[Row]:
     """The windows of one text or two, of at most ``max_length`` tokens.
 
     Raises:
-        UserError: ``max_length`` is too small for any text.
+        UserError: ``max_length`` is too small for any text, or a pair has too many windows.
     """
     if len(tokens) == 1:
         room = room_for_text(max_length)
@@ -213,11 +218,14 @@ def _pair_rows(first: list[int], second: list[int], room: int) -> list[Row]:
         return [Row(first, second[a:b]) for a, b in spans(len(second), room - len(first))]
     if len(second) <= half:
         return [Row(first[a:b], second) for a, b in spans(len(first), room - len(second))]
-    return [
-        Row(first[a:b], second[c:d])
-        for a, b in spans(len(first), room - half)
-        for c, d in spans(len(second), half)
-    ]
+    parts, others = spans(len(first), room - half), spans(len(second), half)
+    if len(parts) * len(others) > _MOST_ROWS:
+        raise UserError(
+            f"the texts of a pair are too long: each of {len(parts):,} windows of the first text "
+            f"would be read with each of {len(others):,} of the second; the maximum is "
+            f"{_MOST_ROWS:,} pairs of windows; give shorter texts"
+        )
+    return [Row(first[a:b], second[c:d]) for a, b in parts for c, d in others]
 
 
 def check_head(model: HeadedEncoder, head: str) -> None:

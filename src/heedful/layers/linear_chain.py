@@ -18,6 +18,8 @@ Shapes: B sequences, W words (padded), C tags.
 import torch
 from torch import Tensor
 
+from heedful.basics.cancellation import check_cancelled
+
 
 def forward_scores(emissions: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
     """``α_t(j) = e_t(j) + log Σ_i exp(α_{t−1}(i) + A(i, j))``; padding repeats the last word.
@@ -33,6 +35,7 @@ def forward_scores(emissions: Tensor, transitions: Tensor, lengths: Tensor) -> T
     scores = emissions[:, 0]
     found = [scores]
     for word in range(1, emissions.shape[1]):
+        check_cancelled()
         reached = torch.logsumexp(scores.unsqueeze(2) + transitions, 1) + emissions[:, word]
         scores = torch.where((word < lengths).unsqueeze(1), reached, scores)
         found.append(scores)
@@ -101,6 +104,7 @@ def best_tags(emissions: Tensor, transitions: Tensor, lengths: Tensor) -> list[l
     stay = torch.arange(emissions.shape[2], device=emissions.device)
     before = []
     for word in range(1, emissions.shape[1]):
+        check_cancelled()
         best, origins = (scores.unsqueeze(2) + transitions).max(1)
         real = (word < lengths).unsqueeze(1)
         scores = torch.where(real, best + emissions[:, word], scores)

@@ -8,6 +8,8 @@ from starlette.responses import JSONResponse
 
 log = logging.getLogger("heedful.serving")
 _MAX_LENGTH = 60
+_LONGEST = 4_000
+"""Longest error message in characters."""
 _MAX_FRAMES = 8
 
 
@@ -27,8 +29,10 @@ class RefusedError(Exception):
 def error_response(
     status: int, message: str, headers: dict[str, str] | None = None
 ) -> JSONResponse:
-    """A response ``{"error": message}`` with a status."""
-    return JSONResponse({"error": message}, status_code=status, headers=headers)
+    """A response ``{"error": message}`` with a status; the message is made one line of text."""
+    valid = message[:_LONGEST].encode("utf-8", "backslashreplace").decode()
+    line = " ".join(valid.split()) + ("…" if len(message) > _LONGEST else "")
+    return JSONResponse({"error": line}, status_code=status, headers=headers)
 
 
 def printable(value: Any) -> str:

@@ -66,7 +66,7 @@ def check_lists(fields: dict[str, Any], maximum: int, strings: bool = True) -> d
         if isinstance(value, list):
             if len(value) > maximum:
                 raise RefusedError(
-                    400, f"{len(value):,} texts; the maximum per request is {maximum:,}"
+                    400, f"{printable(name)}: {len(value):,} values; the maximum is {maximum:,}"
                 )
             wrong = next((one for one in value if not isinstance(one, str)), "")
             if strings and not isinstance(wrong, str):
@@ -232,8 +232,11 @@ def _message_of(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     problem = problems[0]
     place = printable(problem["loc"][0]) if problem["loc"] else "the request"
-    if len(problem["loc"]) > 1:  # the value has none of the types of a union
-        return f"{place}: input should be a text or a list of texts"
+    if len(problem["loc"]) > 1 and isinstance(problem["loc"][1], str):
+        return f"{place}: input should be a text or a list of texts"  # none of a union's types
+    if len(problem["loc"]) > 1:
+        inside = ".".join(printable(one) for one in problem["loc"][1:])
+        return f"{place}.{inside}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
     if problem["type"] == "missing":
         others = [printable(one["loc"][0]) for one in problems if one["type"] == "extra_forbidden"]
         known = f", and {others[0]} is not a field of this request" if others else ""

@@ -136,6 +136,8 @@ def trace_key(handler: RequestHandler, body: TraceRequest) -> TraceKey:
         raise RefusedError(400, "give source (a text) or trace (the name of an opened trace)")
     if body.source is not None and body.input is not None:
         raise RefusedError(400, "give source or input, not both")
+    if body.target is not None and body.input is not None:
+        raise RefusedError(400, "target belongs to source; leave it out with input")
     model = handler.models.choose_traced(body.model)
     texts = collect_texts(body.input, model.spec.media_fields)
     handler.check_texts([body.source or "", body.target or "", *texts])

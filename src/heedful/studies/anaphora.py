@@ -260,12 +260,12 @@ Sentences of 32 words from a grammar with 40 persons (10 he, 10 she, 20 they), u
 in a sentence, one of them the subject; another one may have the same noun. All pairs of subject
 and attractor, and all pairs of adjective and lost thing, are divided into training (80 %),
 validation (10 %) and test (10 %) by a hash: a test sentence has no such pair of a training
-sentence. 30,000 sentences for training, 1,000 each for validation and test. A GPT with two layers, four heads and width 64 learns to
-predict the next word. A decision is right if the right one of *was, were* or of *he, she, they*
-is the most probable of them. Heads are judged at the word before, from which the model
-predicts: whether the largest weight is on the subject. The head is chosen on validation
-sentences and scored on test sentences. Baselines: the word that the nearest person, or the
-first person, calls for."""
+sentence. 30,000 sentences for training, 1,000 each for validation and test. A GPT with two
+layers, four heads and width 64 learns to predict the next word. A decision is right if the
+right one of *was, were* or of *he, she, they* is the most probable of them. Heads are judged at
+the word before, from which the model predicts: whether the largest weight is on the subject.
+The head is chosen on validation sentences and scored on test sentences. Baselines: the word
+that the nearest person, or the first person, calls for."""
 
 STUDY = Study(
     "anaphora",

@@ -37,7 +37,8 @@ class Classify(Endpoint[ClassifyRequest]):
     def texts(self, request: ClassifyRequest) -> list[str]:
         if request.label is not None and not request.explain:
             raise UserError("label is the label to explain; set explain, or leave out label")
-        return [part for text in _inputs(request) for part in _parts(text)]
+        label = [] if request.label is None else [request.label]
+        return [*(part for text in _inputs(request) for part in _parts(text)), *label]
 
     def work(self, model: Model, request: ClassifyRequest, limits: Limits, on_line: OnLine) -> Work:
         classifier, inputs = model.predictor, _inputs(request)

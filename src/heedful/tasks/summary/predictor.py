@@ -60,15 +60,23 @@ class Summary(NamedTuple):
     """Natural logarithm of its probability."""
     words: Sequence[CopiedWord] = ()
     """Empty for a model that does not copy."""
+    unread_words: int = 0
+    """How many words at the end of the text were not read (``data.longest_source``)."""
+    at_limit: bool = False
+    """Whether the summary was ended by its maximum length (``data.longest_summary``)."""
 
     def __str__(self) -> str:
         return self.text
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a value that :mod:`json` can write."""
+        """The result as a value that :mod:`json` can write, without what is empty, 0 or false."""
         found: dict[str, Any] = {"text": self.text, "log_probability": self.log_probability}
         if self.words:
             found["words"] = [one._asdict() for one in self.words]
+        if self.unread_words:
+            found["unread_words"] = self.unread_words
+        if self.at_limit:
+            found["at_limit"] = True
         return found
 
 
@@ -114,14 +122,18 @@ class Summariser(ColumnPredictor[PairModel, ToSummarise, Summary]):
         source = source_of(self.batch(inputs), self.model, words_of(self.known).size)
         longest = self.known["longest_summary"]
         found = find_summaries(self.model, source, self.options, longest, keys)
-        ended = sum(ended_by_limit(own, longest + 1, self.options) for own in found)
-        counted_notice(self.notify, self._ended, ended, len(found))
+        ended = [ended_by_limit(own, longest + 1, self.options) for own in found]
+        counted_notice(self.notify, self._ended, sum(ended), len(found))
         best = [hypotheses[0] for hypotheses in found]
         texts = [encode_text(one.source, self.known, one.where) for one in inputs]
         copied = self._copied(source, [one.tokens for one in best])
-        return [
+        summaries = [
             self._summary(hypothesis, text, None if copied is None else _row(copied, row))
             for row, (hypothesis, text) in enumerate(zip(best, texts, strict=True))
+        ]
+        return [
+            one._replace(unread_words=excess(given.source, self.known), at_limit=limit)
+            for one, given, limit in zip(summaries, inputs, ended, strict=True)
         ]
 
     def _say_cut(self, inputs: Sequence[ToSummarise]) -> None:

@@ -234,5 +234,9 @@ export function panel(page, readers, start) {
     chat.chooser.restoreSubject();
     chat.log.showEnd();
   };
-  return { name: "chat", title: "Chat", body: chat.body, show, hasInput: true };
+  return {
+    name: "chat", title: "Chat", body: chat.body, show, hasInput: true, writes: true,
+    // Each model writes its own answer.
+    subjectFor: async (model, { source }) => ({ model, source }),
+  };
 }

@@ -78,7 +78,8 @@ export class ConversationLog {
   /** @param {SaidTurn} turn @param {number} number */
   bubble(turn, number) {
     const answer = turn.read !== undefined;
-    const parts = splitWords(turn.text);
+    // The sign between turns is a space within a turn, as in what the model reads.
+    const parts = splitWords(turn.text.replaceAll(BREAK, " "));
     const words = parts.map(({ word }, i) => element("span", answer
       ? { class: "heed-word", role: "button", tabindex: i ? -1 : 0, "aria-pressed": "false" }
       : { class: "heed-word" }, word));

@@ -26,6 +26,7 @@ import { NO_ATTENTION } from "./session.js";
  */
 async function subjectFor(page, model, edited) {
   const now = page.session.inputSubject;
+  if (now && "input" in now) return { ...now, model };
   if (!now || !("source" in now)) throw new Error("type a text first");
   const source = edited ?? now.source;
   if (!source.trim()) throw new Error("the text is empty; type a text");
@@ -135,7 +136,8 @@ class Side {
   async show() {
     const request = ++this.requests;
     this.shown = ""; // until it is known, the other side has nothing to differ from
-    if (this.fieldLabel) this.fieldLabel.hidden = this.subjectSelect.input.value.startsWith("trace:");
+    const fixed = this.subjectSelect.input.value.startsWith("trace:") || "input" in (this.page.session.inputSubject ?? {});
+    if (this.fieldLabel) this.fieldLabel.hidden = fixed;
     try {
       const subject = await this.subject();
       const trace = await this.page.session.load(subject);
@@ -153,7 +155,9 @@ class Side {
       const total = trace.summary.log_probabilities.reduce((sum, one) => sum + one, 0);
       const { decided, title } = trace.summary;
       const count = unit && `, ${decided.length} ${unit}`;
-      this.figure.textContent = decided.length ? `log-probability ${formatSigned(total, 2)}${count}` : title;
+      // A predicted number has no probability.
+      const probable = trace.summary.log_probabilities.some(Boolean) ? `log-probability ${formatSigned(total, 2)}${count}` : decided.join(" ");
+      this.figure.textContent = decided.length ? probable : title;
       this.notice.textContent = "";
       this.view.body.hidden = false;
       this.drawn();

@@ -53,6 +53,7 @@ export class HeadRemoval {
     // A second text that the model wrote is written again; another one is an input.
     const search = Boolean(this.page.panelOf(subject.model)?.writes);
     const heads = this.heads.map(({ map, head }) => ({ module: trace.summary.maps[map].name, head }));
+    const focused = this.button.matches(":focus");
     this.button.disabled = true;
     this.result.textContent = "Running the model without the heads…";
     try {
@@ -62,6 +63,8 @@ export class HeadRemoval {
       if (request === this.requests) this.result.textContent = messageOf(error);
     } finally {
       if (request === this.requests) this.button.disabled = false;
+      // A disabled button loses the focus.
+      if (request === this.requests && focused) this.button.focus();
     }
   }
 
@@ -73,11 +76,14 @@ export class HeadRemoval {
     const [before, after] = [found.before, found.after].map((all) => all.reduce((sum, one) => sum + one, 0));
     const change = after - before;
     const likely = Math.abs(change) < NO_CHANGE ? "as probable as before" : change < 0 ? "less probable" : "more probable";
+    const output = element(
+      "p", {}, `Without ${this.names}, the output ${same ? "is the same." : "is: "}`,
+      ...(same ? [] : tokensOf(found.decided_without, (place) => (other[place] ? "heed-changed" : ""))),
+    );
+    // A predicted number has no probability.
+    if (![...found.before, ...found.after].some(Boolean)) return [output];
     return [
-      element(
-        "p", {}, `Without ${this.names}, the output ${same ? "is the same." : "is: "}`,
-        ...(same ? [] : tokensOf(found.decided_without, (place) => (other[place] ? "heed-changed" : ""))),
-      ),
+      output,
       element(
         "p", {}, `The output that was written with ${this.heads.length > 1 ? "them" : "it"} becomes ${likely}: log-probability ${formatSigned(before, 2)} → ${formatSigned(after, 2)}. `,
         "Coloured by the change of each token: ",

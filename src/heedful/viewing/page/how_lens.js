@@ -1,6 +1,6 @@
 // The logit lens: what each layer of a model would predict, as a table of layers and output tokens.
 
-import { element } from "./elements.js";
+import { element, rovingTabindex } from "./elements.js";
 import { formatWeight, windowAround } from "./matrices.js";
 import { colourStrength } from "./painting.js";
 
@@ -15,7 +15,10 @@ export class LensView {
     /** @type {Lens | null} */
     this.lens = null;
     this.column = 0;
+    /** Tokens that are shown. */
+    this.columns = 1;
     this.table = element("table", { class: "heed-lens" });
+    rovingTabindex(this.table, "tbody td", () => this.columns);
     this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
     this.earlier = element("button", { type: "button", class: "heed-button", onclick: () => this.move(-MOST_COLUMNS) }, "Earlier tokens");
     this.later = element("button", { type: "button", class: "heed-button", onclick: () => this.move(MOST_COLUMNS) }, "Later tokens");
@@ -46,6 +49,7 @@ export class LensView {
     const { lens } = this;
     if (!lens) return;
     const shown = windowAround(this.column, lens.decided.length, MOST_COLUMNS);
+    this.columns = shown.length;
     const few = lens.decided.length <= MOST_COLUMNS;
     this.earlier.hidden = this.later.hidden = few;
     this.earlier.disabled = shown[0] === 0;
@@ -57,6 +61,8 @@ export class LensView {
       "tr", {}, element("th", { scope: "row" }, `Layer ${layer + 1}`), ...shown.map((place) => this.cell(layer, place, predictions[place])),
     )).reverse();
     this.table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
+    const cell = /** @type {HTMLElement | null} */ (this.table.querySelector("tbody td"));
+    if (cell) cell.tabIndex = 0;
   }
 
   /** @param {number} layer @param {number} place @param {LayerPrediction} found */
@@ -64,7 +70,7 @@ export class LensView {
     const best = found.probabilities[0];
     const say = () => this.say(layer, place, found);
     const cell = element(
-      "td", { class: found.rank === 1 ? "heed-lens-right" : "", tabindex: 0, onpointerenter: say, onfocus: say },
+      "td", { class: found.rank === 1 ? "heed-lens-right" : "", tabindex: -1, onpointerenter: say, onfocus: say },
       element("bdi", {}, found.labels[0]), element("span", { class: "heed-number" }, found.rank.toLocaleString("en")),
     );
     cell.style.setProperty("--strength", colourStrength(best).toFixed(3));

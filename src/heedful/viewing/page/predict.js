@@ -34,6 +34,7 @@ class Predict {
   /** @param {Page} page @param {ReaderFacts[]} models */
   constructor(page, models) {
     this.page = page;
+    this.models = models;
     this.chooser = new ModelChooser(page, "predict", models, () => this.setFields());
     /** @type {AbortController | null} */
     this.request = null;
@@ -68,7 +69,9 @@ class Predict {
 
   /** @returns {Schema} */
   get schema() {
-    return this.page.inputs[this.chooser.model] ?? { type: "string" };
+    const own = this.page.inputs[this.chooser.model] ?? { type: "string" };
+    const { pairs } = this.models.find(({ name }) => name === this.chooser.model) ?? {};
+    return pairs === false ? own.anyOf?.find(({ type }) => type === "string") ?? own : own;
   }
 
   changed() {

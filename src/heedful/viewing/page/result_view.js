@@ -19,13 +19,19 @@ const SHORTEST = 0.15;
  * @returns {string}
  */
 export function formatValue(value) {
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : formatSigned(value, 4);
+  if (typeof value === "number") return formatNumber(value);
   if (typeof value === "string") return value;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (!Array.isArray(value)) return Object.values(value).map(formatValue).join(" ");
   const nested = value.some((one) => typeof one === "object" && one !== null);
   const parts = value.map((one) => (Array.isArray(one) ? one.map(formatValue).join(" · ") : formatValue(one)));
   return parts.join(nested ? "\n" : ", ");
+}
+
+/** @param {number} value */
+function formatNumber(value) {
+  if (Number.isInteger(value)) return String(value);
+  return Math.abs(value) < 0.01 ? value.toPrecision(3).replace("-", "−") : formatSigned(value, 4);
 }
 
 /**
@@ -75,15 +81,16 @@ function isOrigins(value) {
 }
 
 /** @param {Origin} origin */
-function originText({ generated, position, source }) {
-  const share = generated < 0.5 ? 1 - generated : generated;
-  const from = generated < 0.5 ? `copied from word ${position}, “${source}”` : "from the vocabulary";
-  return `${from} (${share.toFixed(2)})`;
+function originText({ word, generated, position, source }) {
+  if (generated >= 0.5) return `from the vocabulary (${generated.toFixed(2)})`;
+  // The word of the text that is read most may be another one than the word that all its places together make most probable.
+  const from = word === source ? `copied from word ${position}, “${source}”` : "from the text";
+  return `${from} (${(1 - generated).toFixed(2)})`;
 }
 
 /** @param {Origin} origin */
 function originRow(origin) {
-  const word = element(origin.generated < 0.5 ? "mark" : "span", {}, origin.word);
+  const word = element(origin.generated < 0.5 && origin.word === origin.source ? "mark" : "span", {}, origin.word);
   return element("div", {}, word, ` ${originText(origin)}`);
 }
 
