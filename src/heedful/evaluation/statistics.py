@@ -229,9 +229,10 @@ def _standardised(numbers: list[float]) -> NDArray[np.float64]:
     values = np.array(numbers, dtype=np.float64)
     if is_constant(numbers):
         return np.zeros_like(values)
-    values = values - values.mean()
+    values -= values.mean()
     values /= np.abs(values).max()  # so that no square overflows or becomes 0
-    return values / values.std()
+    values /= values.std()
+    return values
 
 
 def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
