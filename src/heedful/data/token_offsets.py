@@ -62,7 +62,7 @@ class TokenLocator:
         """The tokens of a text, without BEGIN and END, and their ranges."""
         found = self._located.pop(text, None) or self._locate(text)
         self._located[text] = found
-        while len(self._located) > 1 and sum(map(len, self._located)) > _KEPT_CHARACTERS:
+        while len(self._located) > 1 and sum(map(len, list(self._located))) > _KEPT_CHARACTERS:
             self._located.popitem(last=False)
         return found
 
