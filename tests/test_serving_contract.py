@@ -155,7 +155,7 @@ def test_alternatives_only_when_asked_for(client: httpx.Client) -> None:
         ({"q": "a", "source": "en", "target": "de", "alternatives": -1}, 400, "alternatives: "),
         ({"q": "a", "source": "en", "target": "de", "alternatives": 99}, 400, "the maximum is 15"),
         ({"q": "a" * 5_001, "source": "en", "target": "de"}, 400, "5,001 characters; the maximum"),
-        ({"q": ["a"] * 51, "source": "en", "target": "de"}, 400, "51 texts; the maximum"),
+        ({"q": ["a"] * 51, "source": "en", "target": "de"}, 400, "q: 51 values; the maximum"),
         ({"q": "a\ud800", "source": "en", "target": "de"}, 400, "Unicode at character 1"),
         ({"q": "a", "source": "e\nn\ud800", "target": "de"}, 400, r"e\nn\ud800 is not supported"),
     ],

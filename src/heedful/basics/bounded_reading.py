@@ -88,7 +88,10 @@ def parse_json(content: bytes, where: str, most: int = _MOST_VALUES) -> Any:
         return json.loads(content)
     except json.JSONDecodeError as error:
         at = f"line {error.lineno:,}, column {error.colno:,}"
-        raise UserError(f"{where}: not valid JSON ({at}: {error.msg}); correct the file") from error
+        raise UserError(
+            f"{where}: not valid JSON ({at}: {error.msg}); the file is damaged: correct it, or copy "
+            "it again"
+        ) from error
     except ValueError as error:
         raise UserError(f"{where}: not valid JSON; the file is damaged") from error
     except RecursionError as error:
