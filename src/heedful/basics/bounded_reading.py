@@ -89,8 +89,8 @@ def parse_json(content: bytes, where: str, most: int = _MOST_VALUES) -> Any:
     except json.JSONDecodeError as error:
         at = f"line {error.lineno:,}, column {error.colno:,}"
         raise UserError(
-            f"{where}: not valid JSON ({at}: {error.msg}); the file is damaged: correct it, or copy "
-            "it again"
+            f"{where}: not valid JSON ({at}: {error.msg}); the file is damaged: correct it, or "
+            "copy it again"
         ) from error
     except ValueError as error:
         raise UserError(f"{where}: not valid JSON; the file is damaged") from error
