@@ -1,8 +1,8 @@
 """JSON objects that users write, read as pydantic models."""
 
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from heedful.basics.errors import UserError
 
@@ -28,9 +28,25 @@ def read_object(kind: type[ModelT], given: str | dict[str, Any], where: str) -> 
         raise UserError(f"{where}: {first_problem(error, kind)}") from error
 
 
+class NamedInput(BaseModel):
+    """An input with a name for messages; subclasses give a default, such as ``the sound``."""
+
+    _where: str = PrivateAttr("the input")
+
+    def named(self, where: str) -> Self:
+        """The same input, with its name for messages."""
+        self._where = where
+        return self
+
+    @property
+    def where(self) -> str:
+        """The input, for messages."""
+        return self._where
+
+
 def named(one: ModelT, where: str) -> ModelT:
-    """An input with its name for messages, if inputs of its kind have names (sounds, images)."""
-    return one.named(where) if hasattr(one, "named") else one
+    """An input with its name for messages, if inputs of its kind have names."""
+    return one.named(where) if isinstance(one, NamedInput) else one
 
 
 def first_problem(error: ValidationError, kind: type[BaseModel]) -> str:

@@ -49,6 +49,6 @@ class LabelSetLayer(Classifier):
     def choose(self, thresholds: list[float]) -> None:
         """Set the thresholds of the labels ``[C]``.
 
-        They are below 1 in float32 as well, because no probability reaches 1.
+        They are below 1 in float32 as well, because hardly any probability reaches 1.
         """
         self.chosen.copy_(torch.tensor(thresholds).clamp(max=1 - 2**-24))

@@ -6,9 +6,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from heedful.basics.errors import UserError
+from heedful.basics.json_models import NamedInput
 from heedful.data.readers.images import (
     Colours,
     Form,
@@ -37,7 +38,7 @@ Files = Annotated[
 ]
 
 
-class Seen(BaseModel):
+class Seen(NamedInput):
     """An image."""
 
     model_config = ConfigDict(extra="forbid")
@@ -51,16 +52,6 @@ class Seen(BaseModel):
             json_schema_extra={"contentMediaType": "image/*"},
         ),
     ]
-
-    def named(self, where: str) -> Self:
-        """The same image, with its name for messages."""
-        self._where = where
-        return self
-
-    @property
-    def where(self) -> str:
-        """The image, for messages."""
-        return self._where
 
     def pixels(self, form: Sequence[Any]) -> "NDArray[np.uint8]":
         """The image in a form (the fields of :class:`Form`), ``[rows, columns, channels]``.

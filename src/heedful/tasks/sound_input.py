@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from heedful.basics.errors import UserError
+from heedful.basics.json_models import NamedInput
 from heedful.data.readers.sounds import (
     FEATURES,
     Sound,
@@ -41,7 +42,7 @@ class Part(NamedTuple):
     """The samples; None for given features."""
 
 
-class Heard(BaseModel):
+class Heard(NamedInput):
     """A sound."""
 
     model_config = ConfigDict(extra="forbid")
@@ -55,16 +56,6 @@ class Heard(BaseModel):
             json_schema_extra={"contentMediaType": "audio/*"},
         ),
     ]
-
-    def named(self, where: str) -> Self:
-        """The same sound, with its name for messages."""
-        self._where = where
-        return self
-
-    @property
-    def where(self) -> str:
-        """The sound, for messages."""
-        return self._where
 
     def samples(self, features: "SoundFeatures") -> Sound:
         """The samples at the rate of the features.

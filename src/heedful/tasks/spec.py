@@ -271,15 +271,9 @@ class TaskSpec(Kind, ServerSpec, ViewSpec):
     def predict_next(
         self, predictor: Any, inputs: Sequence[Any], first: int, lines: Sequence[int]
     ) -> Sequence[Any]:
-        """The predictor's results for further inputs of a file.
-
-        Args:
-            predictor: as :meth:`load` returns it.
-            inputs: the further inputs.
-            first: the index of the first one. Tasks that sample derive their random numbers from
-                it.
-            lines: the line of each input, from 1, for messages.
-        """
+        """The predictor's results for further inputs of a file; ``first`` is the index of the first
+        one, from which tasks that sample derive their random numbers, and ``lines`` has the line of
+        each, from 1, for messages."""
         found: Sequence[Any] = predictor.predict(inputs)
         return found
 

@@ -1,17 +1,18 @@
 """Texts with and without summaries."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
+from heedful.basics.json_models import NamedInput
 from heedful.basics.limits import MOST_POSITIONS
 from heedful.tasks.column_spec import ExampleFiles
 
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
-class ToSummarise(BaseModel):
+class ToSummarise(NamedInput):
     """A text."""
 
     model_config = ConfigDict(extra="forbid")
@@ -19,16 +20,6 @@ class ToSummarise(BaseModel):
     _where: str = PrivateAttr("the text")
 
     source: Annotated[Text, Field(description="The text to summarise.")]
-
-    def named(self, where: str) -> Self:
-        """The same text, with its name for messages."""
-        self._where = where
-        return self
-
-    @property
-    def where(self) -> str:
-        """The text, for messages."""
-        return self._where
 
 
 class Summarised(ToSummarise):
