@@ -341,6 +341,27 @@ def test_own_history(responder: Responder) -> None:
     assert not found
 
 
+def test_own_history_without_own_turns_that_are_too_long(
+    responder: Responder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Dialogue.of([("user", "Who?"), ("bot", "Eve."), ("bot", "Eve.")])
+    protection = responder.protection
+    count = super(type(protection), protection).counter(10_000)
+    first = responder.answer(Dialogue(turns=asked.turns[:1]), GREEDY).text
+    too_long = f"{first} " * 20
+    wanted = [responder.answer(told("Who?"), GREEDY)] * 2
+    monkeypatch.setattr(protection, "limit", count([history(asked.turns[:1], "bot")])[0])
+
+    def long_answers(dialogues: Any, *given: Any, **how: Any) -> list[Answer]:
+        found = Responder.answer_all(responder, dialogues, *given, **how)
+        return [replace(one, text=too_long) for one in found]
+
+    monkeypatch.setattr(responder, "answer_all", long_answers)
+    found = [answer for each in responder.own_histories([asked], GREEDY) for *_, answer in each]
+    assert [one.read for one in found] == [one.read for one in wanted]
+    assert [one.token_scores for one in found] == [one.token_scores for one in wanted]
+
+
 def test_evaluation(run: Path, responder: Responder, tmp_path: Path) -> None:
     made = dialogues(7, seed=9)
     rows = [json.loads(line) for line in as_lines(made).splitlines()]

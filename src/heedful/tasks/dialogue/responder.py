@@ -15,7 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.json_models import read_object
 from heedful.basics.notices import counted_notice
 from heedful.basics.thread_contention import without_contention
-from heedful.data.readers.dialogues import Dialogue
+from heedful.data.readers.dialogues import Dialogue, Turn
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions, search
 from heedful.inference.alignment import AlignmentRule
@@ -296,6 +296,9 @@ class Responder(Translator):
     ) -> Iterator[list[tuple[int, int, Answer]]]:
         """Answer dialogues with the model's own answers, instead of the given ones, as history.
 
+        If the model speaks twice in a row, its own first answer can be longer than it reads. That
+        turn is then left out.
+
         Yields:
             For the first answers of all dialogues, then for the second ones, and so on: the
             number of the dialogue and of the turn, from 0, and the answer.
@@ -311,10 +314,7 @@ class Responder(Translator):
             first: dict[int, int] = {}
             for number, place in left:
                 first.setdefault(number, place)
-            so_far = [
-                Dialogue.model_construct(turns=turns[number][:place])
-                for number, place in first.items()
-            ]
+            so_far = [self._readable(turns[number][:place]) for number, place in first.items()]
             found = self.answer_all(so_far, options, numbers=[number + 1 for number in first])
             for (number, place), answer in zip(first.items(), found, strict=True):
                 own = turns[number][place]
@@ -322,6 +322,16 @@ class Responder(Translator):
             keys = first.items()
             yield [(*key, answer) for key, answer in zip(keys, found, strict=True)]
             left = [key for key in left if key not in keys]
+
+    def _readable(self, turns: list[Turn]) -> Dialogue:
+        """A dialogue without own answers at its end that are longer than the model reads."""
+        while (
+            turns
+            and turns[-1].speaker == self.speaker
+            and not self.protection.shortened(history(turns, self.speaker)).fits
+        ):
+            turns = turns[:-1]
+        return Dialogue.model_construct(turns=turns)
 
     def _question(self, dialogue: Dialogue, where: str = "") -> _Question:
         read = self.protection.shortened(history(dialogue.turns, self.speaker))
