@@ -72,7 +72,11 @@ def test_a_conversation(chromium: Any, address: str) -> None:
         assert not shares[-1], "an answer does not attend to itself"
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         watched.tab("heads")
-        page.select_option(".heed-panel:has(.heed-heads) select >> nth=0", index=0)
+        maps = page.locator(".heed-panel:has(.heed-heads) select >> nth=0")
+        maps.select_option("Cross")
+        page.locator(".heed-all-heads canvas").last.click()  # the copying, which has no projection
+        page.locator(".heed-removal").wait_for(state="hidden")
+        maps.select_option("Encoder")
         page.get_by_role("button", name="Remove this head").focus()
         with page.expect_request("**/api/removal") as asked:
             page.keyboard.press("Enter")

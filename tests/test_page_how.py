@@ -168,6 +168,23 @@ def test_what_each_layer_would_predict(chromium: Any, address: str) -> None:
         assert f"rank {right.predictions[-1][1].rank}" in said
 
 
+def test_the_lens_of_a_long_output_keeps_the_focus(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        it.page.fill("textarea", " ".join([TEXT] * 2))
+        it.page.wait_for_selector(".heed-target .heed-word")
+        it.tab("how")
+        later, earlier = (
+            it.page.get_by_role("button", name=f"{one} tokens") for one in ("Later", "Earlier")
+        )
+        later.focus()
+        for _ in range(20):
+            if later.is_disabled():
+                break
+            it.page.keyboard.press("Enter")
+        assert later.is_disabled()
+        assert earlier.evaluate("one => one.matches(':focus')")
+
+
 def test_a_head_is_removed_by_a_click(chromium: Any, address: str) -> None:
     one, name = translator(), "decoder.0.cross_attention"
     with opened(chromium, address) as it:

@@ -41,6 +41,7 @@ def test_models(client: httpx.Client) -> None:
         "query_axis": "target",
         "key_axis": "source",
         "key_kind": "tokens",
+        "removable": True,
     } in one["maps"]
     assert one["aligns"] is True
 

@@ -81,6 +81,7 @@ def test_models_are_told_of(client: httpx.Client) -> None:
         "query_axis": "text",
         "key_axis": "text",
         "key_kind": "tokens",
+        "removable": True,
     } in (facts["bert"]["maps"])
 
 

@@ -81,16 +81,28 @@ class ServerSpec:
         return {}
 
 
-def maps_of(model: Any, **kinds: str) -> list[dict[str, str]]:
-    """The attention maps of a model and their axes, as in ``/api/models``.
+def maps_of(model: Any, **kinds: str) -> list[dict[str, Any]]:
+    """The attention maps of a model, as in ``/api/models``.
+
+    Each has its name, its axes, and ``removable``: whether single heads of it can be removed.
 
     Args:
         model: the model.
         kinds: axis of keys → its kind (:class:`heedful.inference.Axis`); ``tokens`` by default.
     """
+    from heedful.inference.removal import removable_heads
+
+    removable = {name for name, _ in removable_heads(model)}
     names = ("name", "query_axis", "key_axis", "step_axis")
     maps = (
         dict(zip(names, (name, *axes), strict=False))
         for name, axes in model.attention_axes().items()
     )
-    return [{**one, "key_kind": kinds.get(one["key_axis"], "tokens")} for one in maps]
+    return [
+        {
+            **one,
+            "key_kind": kinds.get(one["key_axis"], "tokens"),
+            "removable": one["name"] in removable,
+        }
+        for one in maps
+    ]

@@ -163,7 +163,7 @@ class TranscriptionTask(ColumnTask):
             if not how.get("rises", True):
                 figures[name.replace(" ", "_")] = how["scale"] * errors / max(1.0, count)
         shown = [
-            Sample(f"sound {number}", output, reference)
+            Sample(f"recording {number}", output, reference)
             for number, (output, reference) in enumerate(
                 zip(outputs[: self.settings.samples], references, strict=False), 1
             )

@@ -61,6 +61,7 @@ export async function mount(root, provider, start = {}) {
     inputs: models.inputs ?? {},
     maxBody: models.max_body ?? 0,
     panelOf: (model) => panels.find(({ name }) => models.panels?.some((one) => one.name === name && one.models.includes(model))),
+    mapsOf: (model) => [...models.models, ...(models.readers ?? [])].find(({ name }) => name === model)?.maps ?? [],
   };
   if (models.traces.length && !hasModels(models)) session.setSubject({ trace: models.traces[0] });
   const note = faithfulnessNote(page, models);

@@ -34,8 +34,7 @@ export class HeadRemoval {
    * @param {string} names of the heads
    */
   of(trace, heads, names) {
-    const weights = heads.length > 0 && heads.every(({ map }) => trace.summary.maps[map].kind === "weights");
-    this.body.hidden = !(this.page.provider.live && "model" in trace.subject && weights && trace.summary.decided.length);
+    this.body.hidden = !(this.page.provider.live && trace.summary.decided.length && this.canBeRemoved(trace, heads));
     const same = trace === this.trace && JSON.stringify(heads) === JSON.stringify(this.heads);
     [this.trace, this.heads, this.names] = [trace, heads, names];
     this.button.textContent = heads.length > 1 ? `Remove these ${heads.length} heads` : "Remove this head";
@@ -43,6 +42,13 @@ export class HeadRemoval {
     this.requests += 1;
     this.button.disabled = false;
     this.result.replaceChildren();
+  }
+
+  /** @param {LoadedTrace} trace @param {Head[]} heads */
+  canBeRemoved({ subject, summary }, heads) {
+    if (!heads.length || !("model" in subject)) return false;
+    const fixed = new Set(this.page.mapsOf(subject.model).filter(({ removable }) => removable === false).map(({ name }) => name));
+    return heads.every(({ map }) => summary.maps[map].kind === "weights" && !fixed.has(summary.maps[map].name));
   }
 
   async run() {

@@ -42,7 +42,11 @@ export class LensView {
   move(steps) {
     if (!this.lens) return;
     this.column = Math.min(Math.max(this.column + steps, 0), this.lens.decided.length - 1);
+    const [pressed, other] = steps < 0 ? [this.earlier, this.later] : [this.later, this.earlier];
+    const focused = pressed.matches(":focus");
     this.draw();
+    // A disabled button loses the focus.
+    if (focused && pressed.disabled) other.focus();
   }
 
   draw() {

@@ -55,7 +55,7 @@
  * @property {string} architecture
  * @property {number} parameters
  * @property {number} [max_tokens]
- * @property {{key_kind?: string}[]} [maps] its attention modules
+ * @property {{name: string, key_kind?: string, removable?: boolean}[]} [maps] its attention modules
  * @property {boolean} [aligns]
  * @property {string[]} [examples] sources to try
  */
@@ -68,7 +68,7 @@
  * @property {string} [architecture]
  * @property {number} [parameters]
  * @property {number} [max_tokens]
- * @property {{key_kind?: string}[]} [maps] its attention modules
+ * @property {{name: string, key_kind?: string, removable?: boolean}[]} [maps] its attention modules
  * @property {string[]} [labels]
  * @property {string[]} [subtitles] the formats of subtitles that it offers
  * @property {Record<string, number>} [thresholds] of a model that gives any number of labels: the threshold of each
@@ -377,6 +377,7 @@
  * @property {Record<string, Schema>} inputs schemas of the inputs of `predict`, by name of the model
  * @property {number} maxBody the largest body of a request in bytes
  * @property {(model: string) => Panel | undefined} panelOf returns the panel of a model
+ * @property {(model: string) => NonNullable<ModelFacts["maps"]>} mapsOf the attention modules of a model
  */
 
 /**
