@@ -33,6 +33,7 @@ from heedful.inference import Trace
 from heedful.models import Source, TensorState
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe
+from heedful.tasks.commands import settings_of
 from heedful.tasks.spec import Opening, spec_named, spec_of_run
 from heedful.tasks.summary.encoding import collect, encode, encode_text, spelled, words_of, written
 from heedful.tasks.summary.examples import Summarised, SummaryFiles, ToSummarise
@@ -610,6 +611,27 @@ def test_a_corpus_alone_is_enough(folder: Path) -> None:
     tables = spec.choose_recipe(["train.jsonl"], folder=folder)
     recipe = check_recipe(tables, "the recipe")
     assert recipe.task == "summary"
+
+
+def test_a_corpus_alone_may_have_other_columns(tmp_path: Path) -> None:
+    rng = random.Random(6)
+    rows = [tell(rng) for _ in range(30)]
+    (tmp_path / "mails.jsonl").write_text(
+        "".join(
+            json.dumps({"body": " ".join(one["source"]), "subject": one["target"]}) + "\n"
+            for one in rows
+        )
+    )
+    columns = {"source_column": "body", "target_column": "subject"}
+    given = [f"data.{name}={value}" for name, value in columns.items()]
+    _, choose = settings_of("summarise", {}, given, chosen=True)
+    tables = choose([str(tmp_path / "mails.jsonl")])
+    assert {name: tables["data"][name] for name in columns} == columns
+    with pytest.raises(UserError, match="there is no field 'source'"):
+        settings_of("summarise", {}, [], chosen=True)[1]([str(tmp_path / "mails.jsonl")])
+    with pytest.raises(UserError, match="references"):
+        given = ["data.references=some"]
+        settings_of("summarise", {}, given, chosen=True)[1]([str(tmp_path / "mails.jsonl")])
 
 
 def test_python_rows_have_a_text_and_summaries(tmp_path: Path) -> None:

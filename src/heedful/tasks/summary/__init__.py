@@ -35,7 +35,7 @@ class Summarising(ColumnSpec):
     does = "summarises texts"
     train_option = "summarise"
     corpus = "JSON lines, TSV or CSV with a text (source) and its summary (target)"
-    reading_settings = ("encoding",)
+    reading_settings = ("encoding", "source_column", "target_column", "references")
     family = "summary"
     starts = frozenset({"summary"})
     changeable_at_start = frozenset({"model.dropout"})

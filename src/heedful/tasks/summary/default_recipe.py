@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
+from heedful.basics.json_models import read_object
 from heedful.data.listed_vocabularies import ListedSettings, Words
 from heedful.tasks.default_recipe import data_table, refuse_pipe
 from heedful.tasks.summary.examples import SummaryFiles
@@ -15,19 +16,26 @@ _BATCH_WORDS = 6000
 
 
 def choose(
-    paths: list[str], *, encoding: str | None = None, folder: Path | None = None
+    paths: list[str], *, encoding: str | None = None, folder: Path | None = None, **settings: Any
 ) -> dict[str, Any]:
     """Choose a recipe for texts with summaries; returns its tables.
 
     Texts are cut to 400 words, as See et al. 2017 do (section 5).
 
+    Args:
+        paths: the files.
+        encoding: of the files; default: UTF-8.
+        folder: of relative paths.
+        settings: further settings of ``[data]`` with which the files are read.
+
     Raises:
-        UserError: the files are invalid or empty.
+        UserError: the files or settings are invalid, or the files are empty.
     """
     from heedful.runs.recipe import find_data
 
     refuse_pipe(paths, _PIPE)
-    files, cut = SummaryFiles(train=paths), Words((), ListedSettings())
+    files = read_object(SummaryFiles, {"train": paths, **settings}, "[data]")
+    cut = Words((), ListedSettings())
     lengths = [
         (len(cut.cut(one.source)), max(len(cut.cut(text)) for text in one.targets))
         for one in files.read(find_data(paths, folder), encoding)
@@ -43,7 +51,7 @@ def choose(
         "task": "summary",
         "seed": 1,
         "data": {
-            **data_table(paths, encoding=encoding),
+            **data_table(paths, encoding=encoding, **settings),
             "longest_source": _LONGEST,
             "longest_summary": max(10, min(_LONGEST, written)),
             "minimum_count": 2 if len(lengths) < 5000 else 4,
