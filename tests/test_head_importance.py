@@ -13,7 +13,6 @@ from heedful.evaluation.head_importance import (
     gate_gradients,
     head_importance,
     normalized_by_layer,
-    pruning_curve,
 )
 from heedful.inference.removal import head_gates, removable_heads, removed_heads
 from heedful.models.pairs import Source
@@ -86,22 +85,22 @@ def test_gates_of_one_change_nothing() -> None:
     assert gates[""].tolist() == [[1.0] * 3] * 2
 
 
-def test_a_curve_removes_the_first_heads_of_an_order() -> None:
+def test_removed_heads_are_those_of_zeroed_weights() -> None:
     model = gpt(2, True)
     tokens = torch.tensor([[3, 70, 80, 90]])
     heads = removable_heads(model)
 
-    def measure(own: Any = model) -> dict[str, float]:
+    def measure(own: Any = model) -> float:
         with torch.no_grad():
-            return {"loss": float(losses(own, tokens))}
+            return float(losses(own, tokens))
 
     order = [heads[2], heads[0], heads[3], heads[1]]
-    found = pruning_curve(model, order, [0, 1, 3], measure)
-    assert [one.removed for one in found] == [0, 1, 3]
-    for point in found:
-        right = measure(zeroed(model, order[: point.removed]))
-        assert point.figures == pytest.approx(right, abs=1e-5)
-    assert len({round(one.figures["loss"], 4) for one in found}) == 3
+    found = []
+    for count in (0, 1, 3):
+        with removed_heads(model, order[:count]):
+            found.append(measure())
+        assert found[-1] == pytest.approx(measure(zeroed(model, order[:count])), abs=1e-5)
+    assert len({round(one, 4) for one in found}) == 3
 
 
 def test_heads_without_a_projection_are_not_there() -> None:

@@ -84,8 +84,10 @@ def test_each_study_is_named_as_its_file() -> None:
 def test_unknown_names_and_taken_names_are_refused() -> None:
     with pytest.raises(UserError, match="no study 'report'"):
         study_named("report")
-    with pytest.raises(UserError, match="already"):
-        register(Study("report", "", "", "", _result))
+    for name in ("report", "addition"):  # a module and a study of the package
+        with pytest.raises(UserError, match=f"the name '{name}' of a study is taken"):
+            register(Study(name, "", "", "", _result))
+    assert study_named("addition").title
 
 
 def test_the_report_is_the_result(tmp_path: Path) -> None:
@@ -108,6 +110,16 @@ def test_the_report_is_the_result(tmp_path: Path) -> None:
         Table("t", "T", ("a",), ((1, 2),))
 
 
+def test_texts_of_a_report_are_not_markup(tmp_path: Path) -> None:
+    table = Table("t", "a*b*", ("x|y",), ((1,),))
+    result = StudyResult(("It reads <s> and `a_b`.",), (table,))
+    run_study(Study("x", "X", "Why?", "So.", lambda options: result), StudyOptions(tmp_path))
+    page = (tmp_path / "x.md").read_text()
+    assert r"It reads \<s\> and \`a\_b\`." in page
+    assert r"## a\*b\*" in page
+    assert r"| x\|y |" in page
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     study = Study("x", "X", "Why?", "So.", lambda options: pytest.fail("it measures"))
@@ -121,6 +133,10 @@ def test_a_folder_that_cannot_be_written_is_refused_before_measuring(tmp_path: P
         (["study", "lines"], "--out FOLDER is missing"),
         (["study", "x", "--out", "o", "--seeds", "0"], "--seeds 0"),
         (["study", "--out", "o"], "--out needs the name of a study"),
+        (["study", "--quick", "--json"], "--quick needs the name of a study"),
+        (["study", "--seeds", "2"], "--seeds needs the name of a study"),
+        (["study", "pruning", "--out", "o"], "needs --data or --run: a folder with"),
+        (["study", "bigrams", "--out", "o", "--device", "foo"], "foo"),
         (["study", "zzz", "--out", "o"], "no study 'zzz'"),
         (["study", "bigrams", "--out", "o", "--data", "."], "leave out --data"),
         (["study", "bigrams", "--out", "o", "--run", "r"], "leave out --run"),
@@ -140,3 +156,6 @@ def test_the_list_is_printed(runner: typer.testing.CliRunner) -> None:
     printed = runner.invoke(app, ["study"]).stdout
     assert all(row["name"] in printed and row["title"] in printed for row in rows)
     assert {row["name"] for row in rows} == {one.name for one in studies()}
+    assert "needs --data or --run: a folder with wikitext-2, or a trained run" in printed
+    takes = {row["name"]: row["takes"] for row in rows}
+    assert (takes["addition"], takes["pruning"]) == ([], ["data", "run"])

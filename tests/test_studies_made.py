@@ -1,6 +1,7 @@
 """Studies on generated data: their data, their measures, and a quick run of each."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -199,7 +200,9 @@ def test_the_phase_change_is_the_steepest_fall() -> None:
         for step, score in [(10, 0.0), (20, -0.1), (30, -1.5), (40, -1.6)]
     ]
     assert induction.steepest(points) == (20, 30)
-    assert induction.steepest(points[:1]) == (10, 10)
+    assert induction.steepest(points[:1]) is None
+    rising = [replace(one, score=-one.score) for one in points]
+    assert induction.steepest(rising) is None
 
 
 def test_partners_are_ranked_by_what_openers_add() -> None:

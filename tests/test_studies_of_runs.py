@@ -12,6 +12,7 @@ from heedful.basics.errors import UserError
 from heedful.data.readers.trees import ROOT, Tree
 from heedful.evaluation.layer_predictions import LayerPredictions
 from heedful.inference.removal import removed_heads
+from heedful.studies import pruning
 from heedful.studies.catalogue import study_named
 from heedful.studies.logit_lens import layer_rows
 from heedful.studies.probing import LABELS, evenly_spaced
@@ -164,6 +165,32 @@ def test_pruning(tmp_path: Path, name: str) -> None:
         assert task.validate().figures[name] == pytest.approx(first[f"{name} without it"])
 
 
+def test_figures_of_pruning_are_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = EARLIER / "classification" / "run"
+    measured: list[float] = []
+    whole = pruning._figure
+
+    def interrupted(*given: Any) -> float:
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.append(whole(*given))
+        return measured[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pruning, "_figure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            report("pruning", tmp_path / "out", run)
+    resumed = report("pruning", tmp_path / "out", run)
+    monkeypatch.setattr(pruning, "_figure", lambda *given: pytest.fail("it measures again"))
+    assert report("pruning", tmp_path / "out", run) == resumed
+    [file] = (tmp_path / "out").glob("figures-*.json")
+    known = json.loads(file.read_text())
+    assert list(known.values())[:2] == measured
+    assert next(iter(known)) == ""
+
+
 def test_heads_that_are_spared_are_those_before_the_first_loss() -> None:
     heads = {("a", number): float(number) for number in range(4)}
     measured = Measured(
@@ -178,7 +205,9 @@ def test_heads_that_are_spared_are_those_before_the_first_loss() -> None:
     )
     told = _summary("x", measured)
     assert "it is as good or better for 2 of them" in told
-    assert "2 of 4 can be removed before it is more than 5% worse" in told
+    assert "at most 5% worse with 2 of them removed, and worse than that with 3" in told
+    never = measured._replace(by_importance=[40.0] * 5)
+    assert "at most 5% worse even without all heads" in _summary("x", never)
     assert "with 2 removed it is 38.500, in random orders 15.000" in told
     assert "knock-out is 0.40" in told  # ranks 1 2 3 4 against 2 3 1 4
 
@@ -236,6 +265,11 @@ def test_what_a_study_cannot_use_is_refused(tmp_path: Path, made: Made) -> None:
         treebank(StudyOptions(tmp_path, tmp_path), "train")
     with pytest.raises(UserError, match="the logit lens needs the run of a language model"):
         report("logit-lens", tmp_path / "out", made("tagging"))
+    said: list[str] = []
+    both = StudyOptions(tmp_path / "out", None, (made("language"), TRANSLATOR), echo=said.append)
+    with pytest.raises(UserError, match="the logit lens needs the run of a language model"):
+        run_study(study_named("logit-lens"), both)
+    assert not said, "all runs are checked before the first one is measured"
     with pytest.raises(UserError, match="needs the run of an encoder"):
         report("differing-heads", tmp_path / "out", TRANSLATOR)
     full = StudyOptions(tmp_path / "out", trees, (made("tagging"),), echo=lambda line: None)
@@ -247,7 +281,7 @@ def test_what_a_study_cannot_use_is_refused(tmp_path: Path, made: Made) -> None:
         next(trained_runs(StudyOptions(tmp_path, runs=(TRANSLATOR,), seeds=(1, 2)), ()))
     with pytest.raises(UserError, match="--data is for trainings in this study"):
         report("logit-lens", tmp_path / "out", made("language"), data=trees)
-    with pytest.raises(UserError, match=r"give --run RUN .* of the folders wikitext-2$"):
+    with pytest.raises(UserError, match="needs --data or --run: a folder with wikitext-2, or"):
         report("logit-lens", tmp_path / "out")
     with pytest.raises(UserError, match="no such folder"):
         report("logit-lens", tmp_path / "out", data=tmp_path / "none")

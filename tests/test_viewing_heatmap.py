@@ -121,7 +121,7 @@ def test_characters_without_a_glyph_are_said_once(
 def test_long_input_labels_some_tokens_and_says_so(tmp_path: Path) -> None:
     words = [f"w{place}" for place in range(200)]
     texts = svg_texts(alignment_figure(some_weights(200, 200), words, words), tmp_path)
-    assert any("tokens is labelled" in text for text in texts)
+    assert any("rows is labelled" in text for text in texts)
     assert "w0" in texts
     assert "w1" not in texts
 

@@ -10,7 +10,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.commands import add_command
-from heedful.tasks.options import Device, Threads, use_threads
+from heedful.tasks.options import Device, Threads, flag, parameters, use_threads
 
 MOST_SEEDS = 1000
 
@@ -87,21 +87,26 @@ def _run(options: StudyCommand) -> None:
 
 def _list(options: StudyCommand) -> None:
     from heedful.studies.catalogue import studies
+    from heedful.studies.study import as_options
 
-    given = {"--out": options.out, "--data": options.data, "--run": options.run}
-    if extra := [name for name, value in given.items() if value is not None]:
+    given = {
+        flag(one): getattr(options, one.name) != one.default
+        for one in parameters(StudyCommand)
+        if one.name not in ("name", "as_json")
+    }
+    if extra := [name for name, is_given in given.items() if is_given]:
         raise UserError(f"{extra[0]} needs the name of a study; `heedful study` lists them")
     found = studies()
     if options.as_json:
         fields = ("name", "title", "question")
-        rows = [{key: getattr(one, key) for key in fields} | {"needs": one.needs} for one in found]
+        rows = [{key: getattr(one, key) for key in (*fields, "needs", "takes")} for one in found]
         print(json.dumps(rows, ensure_ascii=False))
         return
     width = max((len(one.name) for one in found), default=0)
     for one in found:
         print(f"{one.name:<{width}}  {one.title}")
         for key, what in one.needs.items():
-            print(f"{'':<{width}}  needs --{key}: {what}")
+            print(f"{'':<{width}}  needs {as_options(key)}: {what}")
 
 
 def register(app: typer.Typer) -> None:

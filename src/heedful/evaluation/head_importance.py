@@ -9,14 +9,13 @@ Shapes: B rows, H heads of a module.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
 from heedful.inference.inference_mode import evaluating
-from heedful.inference.removal import head_gates, removable_heads, removed_heads
+from heedful.inference.removal import head_gates, removable_heads
 
 Head = tuple[str, int]
 """The name of an attention module, and a head, from 0."""
@@ -43,7 +42,7 @@ def head_importance(model: nn.Module, losses: Iterable[Callable[[], Tensor]]) ->
         rows += max(len(own) for own in gradients.values())
         for name, head in heads:
             if name in gradients:
-                sums[name, head] += float(gradients[name][:, head].abs().double().sum())
+                sums[name, head] += float(gradients[name][:, head].abs().cpu().double().sum())
     if not rows:
         raise UserError("there are no examples to compute the importance of heads with")
     return {head: total / rows for head, total in sums.items()}
@@ -76,32 +75,3 @@ def normalized_by_layer(importance: Mapping[Head, float]) -> dict[Head, float]:
         head: value / squares[head[0]] ** 0.5 if squares[head[0]] else 0.0
         for head, value in importance.items()
     }
-
-
-class PrunedFigure(NamedTuple):
-    """A figure of a model without some of its heads."""
-
-    removed: int
-    """Number of removed heads."""
-    figures: dict[str, float]
-
-
-def pruning_curve(
-    model: nn.Module,
-    order: Sequence[Head],
-    counts: Iterable[int],
-    measure: Callable[[], Mapping[str, float]],
-) -> list[PrunedFigure]:
-    """The figures of a model without its first heads in an order.
-
-    Args:
-        model: the model; its weights do not change.
-        order: heads, the first one is removed first.
-        counts: numbers of heads to remove.
-        measure: the figures of the model.
-    """
-    found = []
-    for count in counts:
-        with removed_heads(model, order[:count]):
-            found.append(PrunedFigure(count, dict(measure())))
-    return found

@@ -37,7 +37,7 @@ class Probe(NamedTuple):
 
     def accuracy(self, states: Tensor, labels: Tensor) -> float:
         """The share of right labels."""
-        return float((self.labels(states) == labels).double().mean())
+        return float((self.labels(states) == labels).cpu().double().mean())
 
 
 def fit_probe(

@@ -255,13 +255,19 @@ def _sentences(
         losses = own[0].digits - own[0].without
         head, digit = np.unravel_index(losses.argmax(), losses.shape)
         read = read_inputs(own[0].weights[head], order)[int(digit)]
+        most = losses[head, digit]
+        removal = (
+            f"the removal of head {names[int(head)]} lowers the share of right digits most, for "
+            f"digit s{digit}, by {100 * most:.1f} points; this head's largest mean weight is then "
+            f"on {read}"
+            if most > 0
+            else "the removal of no head lowers the share of right digits"
+        )
         parts.append(
             f"{order.capitalize()}: {100 * everything:.1f} % of the test sums are right, "
             f"{100 * _share(own, test.carries == 0):.1f} % without a carry, "
             f"{100 * _share(own, long):.1f} % with a chain of {test.chains.max()} carries. With "
-            f"the first seed, the removal of head {names[int(head)]} costs most, for digit "
-            f"s{digit}: {100 * losses[head, digit]:.1f} points; this head's largest mean weight "
-            f"is then on {read}."
+            f"the first seed, {removal}."
         )
     return tuple(parts)
 

@@ -16,11 +16,11 @@ def register(study: Study) -> None:
     """Add the study of a plug-in. Registering the same study again has no effect.
 
     Raises:
-        UserError: another study has this name.
+        UserError: another study, or a module of this package, has this name.
     """
-    known = _registered.setdefault(study.name, study)
-    if known is not study or study.name in _own_names():
-        raise UserError(f"there is a study '{study.name}' already; choose another name")
+    if study.name in _own_names() or _registered.get(study.name, study) is not study:
+        raise UserError(f"the name '{study.name}' of a study is taken; choose another one")
+    _registered[study.name] = study
 
 
 def studies() -> list[Study]:

@@ -39,18 +39,18 @@ class ValueOutput(NamedTuple):
 
 def readout(model: Gpt) -> Tensor:
     """The output matrix with the gain and the centring of the last norm, ``[V, D]``."""
-    table, norm = model.output_table.detach().double(), model.norm
+    table, norm = model.output_table.detach().cpu().double(), model.norm
     if isinstance(norm, nn.Identity):
         return table
     gain = norm.weight
     assert isinstance(gain, Tensor)
-    table = table * gain.detach().double()
+    table = table * gain.detach().cpu().double()
     return table - table.mean(1, keepdim=True) if isinstance(norm, nn.LayerNorm) else table
 
 
 def direct_path(model: Gpt) -> Tensor:
     """``W_U W_E`` ``[V, V]``: row t has the logits that follow symbol t without any layer."""
-    return model.embedding.weight.detach().double() @ readout(model).T
+    return model.embedding.weight.detach().cpu().double() @ readout(model).T
 
 
 def value_output(model: Gpt, layer: int, head: int) -> ValueOutput:
@@ -69,9 +69,9 @@ def value_output(model: Gpt, layer: int, head: int) -> ValueOutput:
         raise ValueError("circuits need heads with values of their own and a joint projection")
     rows = slice(head * attention.head_dim, (head + 1) * attention.head_dim)
     with torch.no_grad():
-        normed = block.around_self.norm(model.embedding.weight).double()
-    read = values.weight.detach().double()[rows] @ normed.T
-    return ValueOutput(readout(model) @ output.weight.detach().double()[:, rows], read)
+        normed = block.around_self.norm(model.embedding.weight).cpu().double()
+    read = values.weight.detach().cpu().double()[rows] @ normed.T
+    return ValueOutput(readout(model) @ output.weight.detach().cpu().double()[:, rows], read)
 
 
 def copying_score(circuit: ValueOutput, symbols: Tensor | None = None) -> float:

@@ -10,7 +10,6 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.evaluation.head_shares import PLACES, HeadShares
 from heedful.evaluation.scaling import Map, scaled_to
-from heedful.inference.word_reader import WordReader
 from heedful.studies.drawing import COLOURS
 from heedful.studies.study import Cell, Picture, Study, StudyOptions, StudyResult, Table
 from heedful.studies.trained_runs import (
@@ -18,6 +17,7 @@ from heedful.studies.trained_runs import (
     WIKITEXT,
     Recipe,
     Trained,
+    reader_of,
     texts_of,
     trained_runs,
 )
@@ -31,6 +31,8 @@ RECIPES = (
 )
 _TEXTS = 1000
 _ONE_PLACE = 0.5
+_FEW = 48
+"""The number of heads that fit into a small picture of points."""
 
 METHOD = """The first 1,000 texts (sentences, or lines of documents) of the run's validation data
 are read by the model; a text longer than the model's maximum is read in parts. For each head: the
@@ -47,7 +49,7 @@ def run(options: StudyOptions) -> StudyResult:
     found: list[str] = []
     tables: list[Table] = []
     pictures: list[Picture] = []
-    for number, trained in enumerate(trained_runs(options, RECIPES), start=1):
+    for number, trained in enumerate(trained_runs(options, RECIPES, reader_of), start=1):
         options.echo(f"{trained.label}: reads its validation texts")
         shares, heads = _measure(trained, 20 if options.quick else _TEXTS)
         means, distances = shares.means(), shares.distances()
@@ -61,7 +63,7 @@ def run(options: StudyOptions) -> StudyResult:
 
 
 def _measure(trained: Trained, most: int) -> tuple[HeadShares, list[str]]:
-    reader = WordReader(trained.predictor)
+    reader = reader_of(trained)
     heads = reader.heads()
     shares = HeadShares(len(heads), causal=reader.causal)
     texts = texts_of(trained)[:most]
@@ -177,7 +179,8 @@ def head_points(
         names: of the two axes.
         title: the title.
     """
-    figure = new_figure(6, 4.5)
+    many = len(heads) > _FEW
+    figure = new_figure(*(11, 8) if many else (6, 4.5))
     axes: Any = figure.subplots()
     layers = list(dict.fromkeys(head.partition(".")[0] for head in heads))
     for place, layer in enumerate(layers):
@@ -187,7 +190,12 @@ def head_points(
         axes.scatter(*columns, color=colour, marker=marker, label=f"layer {layer}")
     for head, *point in zip(heads, x, y, strict=True):
         axes.annotate(
-            head, point, xytext=(4, 4), textcoords="offset points", fontsize=8, parse_math=False
+            head,
+            point,
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize=6 if many else 8,
+            parse_math=False,
         )
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
@@ -197,7 +205,8 @@ def head_points(
         axes.set_xticks(sorted(set(x)))
         axes.set_ylim(0, 1.1 * max(y) or 1)
     elif len(layers) > 1:
-        axes.legend(fontsize=8)
+        outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        axes.legend(fontsize=8, **outside if many else {})
     figure.tight_layout()
     return figure
 
@@ -208,4 +217,5 @@ STUDY = Study(
     "Which heads attend alike, and which attend to one place whatever the text is?",
     METHOD,
     run,
+    {"data or run": "a folder with ud-english-ewt or wikitext-2, or a trained run"},
 )

@@ -173,12 +173,12 @@ def _curve(trained: Run, device: str, count: int) -> list[Point]:
     return points
 
 
-def steepest(points: Sequence[Point]) -> tuple[int, int]:
+def steepest(points: Sequence[Point]) -> tuple[int, int] | None:
     """The two checkpoints between which the in-context learning score falls most: the phase
-    change; the last step twice if there is one checkpoint only."""
-    if len(points) < 2:
-        return points[-1].step, points[-1].step
+    change; None if it never falls."""
     falls = [after.score - before.score for before, after in pairwise(points)]
+    if not falls or min(falls) >= 0:
+        return None
     place = int(np.argmin(falls))
     return points[place].step, points[place + 1].step
 
@@ -191,8 +191,8 @@ def _result(
     rows: list[tuple[Cell, ...]] = []
     for name, runs in curves.items():
         for seed, points in zip(seeds, runs, strict=True):
-            last, (before, after) = points[-1], steepest(points)
-            change = f"{before:,}–{after:,}"
+            last, fall = points[-1], steepest(points)
+            change = None if fall is None else f"{fall[0]:,}–{fall[1]:,}"
             rows.append((name, seed, max(last.prefix), last.score, last.repeated, change))
     columns = ("model", "seed", "best prefix matching", "in-context learning score")
     models = Table(
@@ -221,24 +221,29 @@ def _sentences(
         prefix = np.mean([max(points[-1].prefix) for points in runs])
         score = np.mean([points[-1].score for points in runs])
         repeated = np.mean([points[-1].repeated for points in runs])
-        before, after = steepest(runs[0])
+        fall = steepest(runs[0])
+        phase = (
+            "the score never falls"
+            if fall is None
+            else f"the score falls most between steps {fall[0]:,} and {fall[1]:,}"
+        )
         parts.append(
             f"{name}: the best head's prefix matching is {prefix:.2f}, the in-context learning "
             f"score {score:.2f} nats, the loss of repeated random words {repeated:.2f} nats; with "
-            f"the first seed the score falls most between steps {before:,} and {after:,}."
+            f"the first seed {phase}."
         )
     for name, seeds in heads.items():
         rows = seeds[0]
         if MODELS[name]["layers"] < 2:
             continue
         best = max(rows, key=lambda row: _number(row[1]))
-        worst = max(rows, key=lambda row: _number(row[4]))
+        worst = max(rows, key=lambda row: abs(_number(row[4])))
         parts.append(
             f"{name}, first seed: head {best[0]} has the best prefix matching "
             f"({_number(best[1]):.2f}) and a copying score of {_number(best[3]):.2f}; without it "
-            f"the loss of repeated random words rises by {_number(best[4]):.2f} nats. The removal "
-            f"of head {worst[0]} costs most, {_number(worst[4]):.2f} nats; its weight on the "
-            f"previous token is {_number(worst[2]):.2f}."
+            f"the loss of repeated random words changes by {_number(best[4]):+.2f} nats. Of all "
+            f"heads, the removal of {worst[0]} changes it most, by {_number(worst[4]):+.2f} nats; "
+            f"its weight on the previous token is {_number(worst[2]):.2f}."
         )
     return tuple(parts)
 

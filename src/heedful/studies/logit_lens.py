@@ -12,7 +12,7 @@ from heedful.evaluation.layer_predictions import LayerPredictions, layer_predict
 from heedful.inference.generator import Generator
 from heedful.studies.drawing import draw_lines, panels
 from heedful.studies.study import Picture, Study, StudyOptions, StudyResult, Table
-from heedful.studies.trained_runs import WIKITEXT, Recipe, texts_of, trained_runs
+from heedful.studies.trained_runs import WIKITEXT, Recipe, Trained, texts_of, trained_runs
 from heedful.viewing.figures import new_figure, set_missing_characters
 from heedful.viewing.fonts import font_families
 from heedful.viewing.heatmap import COLOURS
@@ -37,14 +37,9 @@ def run(options: StudyOptions) -> StudyResult:
     found: list[str] = []
     tables: list[Table] = []
     pictures: list[Picture] = []
-    for number, trained in enumerate(trained_runs(options, RECIPES), start=1):
+    for number, trained in enumerate(trained_runs(options, RECIPES, _check), start=1):
         options.echo(f"{trained.label}: reads its validation texts")
-        predictor = trained.predictor
-        if not isinstance(predictor, Generator):
-            raise UserError(
-                f"{trained.run.path} is a run for {trained.run.recipe.task}; the logit lens needs "
-                "the run of a language model"
-            )
+        predictor: Generator = trained.predictor
         lines = predictor.vocabulary.encode_batch(texts_of(trained))
         texts = list(_first(lines, predictor.max_length, 200 if options.quick else _TOKENS))
         seen = layer_predictions(predictor.model, texts, predictor.device)
@@ -57,6 +52,14 @@ def run(options: StudyOptions) -> StudyResult:
         shown = next((line for line in lines if len(line) >= longest), max(lines, key=len))
         pictures.append(_sentence(trained.label, number, predictor, shown[:longest]))
     return StudyResult(tuple(found), tuple(tables), tuple(pictures))
+
+
+def _check(trained: Trained) -> None:
+    if not isinstance(trained.predictor, Generator):
+        raise UserError(
+            f"{trained.run.path} is a run for {trained.run.recipe.task}; the logit lens needs "
+            "the run of a language model"
+        )
 
 
 COLUMNS = (
@@ -196,4 +199,5 @@ STUDY = Study(
     "At which layer does a language model know what it will predict?",
     METHOD,
     run,
+    {"data or run": "a folder with wikitext-2, or a trained run"},
 )

@@ -12,7 +12,14 @@ from heedful.evaluation.probing import PENALTIES, ControlTask, MostFrequent, bes
 from heedful.inference.word_reader import WordReader
 from heedful.studies.drawing import draw_lines, panels
 from heedful.studies.study import Cell, Picture, Study, StudyOptions, StudyResult, Table
-from heedful.studies.trained_runs import TREEBANK, WIKITEXT, Recipe, trained_runs, treebank
+from heedful.studies.trained_runs import (
+    TREEBANK,
+    WIKITEXT,
+    Recipe,
+    reader_of,
+    trained_runs,
+    treebank,
+)
 
 RECIPES = (
     Recipe("wikitext2-bert-tiny", WIKITEXT),
@@ -59,9 +66,11 @@ def run(options: StudyOptions) -> StudyResult:
     found: list[str] = []
     tables: list[Table] = []
     pictures: list[Picture] = []
-    for number, trained in enumerate(trained_runs(options, RECIPES, reads_data=True), start=1):
+    for number, trained in enumerate(
+        trained_runs(options, RECIPES, reader_of, reads_data=True), start=1
+    ):
         options.echo(f"{trained.label}: reads the treebank")
-        reader = WordReader(trained.predictor)
+        reader = reader_of(trained)
         read = [_read(reader, trees, str(trained.run.path)) for trees in parts]
         rows: list[tuple[Cell, ...]] = []
         for kind in LABELS:

@@ -1,22 +1,27 @@
 """How many heads does a model need, and which?"""
 
+import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
+from heedful.basics.files import write_json
+from heedful.basics.progress import progress
 from heedful.data.positions import Position
 from heedful.evaluation.head_importance import (
     Head,
     head_importance,
     normalized_by_layer,
-    pruning_curve,
 )
 from heedful.inference.removal import removable_heads, removed_heads
 from heedful.studies.drawing import draw_lines, panels
@@ -32,8 +37,8 @@ from heedful.studies.trained_runs import (
 from heedful.viewing.heatmap import head_figure
 
 RECIPES = (
-    Recipe("multi30k-transformer-tiny-raw", MULTI30K),
     Recipe("trec-bert-tiny", TREC),
+    Recipe("multi30k-transformer-tiny-raw", MULTI30K),
     Recipe("wikitext2-bert-tiny", WIKITEXT),
 )
 _BATCHES, _ORDERS, _POINTS = 20, 3, 10
@@ -76,7 +81,7 @@ def run(options: StudyOptions) -> StudyResult:
     found: list[str] = []
     tables: list[Table] = []
     pictures: list[Picture] = []
-    for number, trained in enumerate(trained_runs(options, RECIPES), start=1):
+    for number, trained in enumerate(trained_runs(options, RECIPES, _check), start=1):
         measured = _measure(options, trained)
         found.append(_summary(trained.label, measured))
         tables += _tables(trained.label, number, measured)
@@ -85,42 +90,87 @@ def run(options: StudyOptions) -> StudyResult:
     return StudyResult(tuple(found), tuple(tables), tuple(pictures))
 
 
+def _check(trained: Trained) -> None:
+    if not removable_heads(trained.predictor.model):
+        raise UserError(f"{trained.run.path}: the model has no attention heads that can be removed")
+
+
 def _measure(options: StudyOptions, trained: Trained) -> Measured:
     model, task, recipe = _task(trained)
     heads = removable_heads(model)
-    if not heads:
-        raise UserError(f"{trained.run.path}: the model has no attention heads that can be removed")
     batches = 2 if options.quick else _BATCHES
     options.echo(f"{trained.label}: computes the importance of {len(heads)} heads")
     importance = normalized_by_layer(head_importance(model, _losses(task, recipe.seed, batches)))
-    figures: Mapping[str, float] = task.validate().figures
     name = recipe.training.choose_by
-    if name not in figures:
-        raise UserError(f"{trained.run.path} has no validation data; set data.validation")
-
-    def figure() -> float:
-        return float(task.validate().figures[name])
-
-    def curve(order: Sequence[Head]) -> list[float]:
-        points = pruning_curve(model, order, counts, lambda: {name: figure()})
-        return [point.figures[name] for point in points]
-
+    figures = _Figures(options, trained, model, lambda: _figure(task, name, trained.run.path))
     tenths = {round(len(heads) * part / _POINTS) for part in range(_POINTS + 1)}
     counts = sorted({0, len(heads)} if options.quick else tenths)
     options.echo(f"{trained.label}: {name} without each head, then without more and more")
-    without = dict(_knocked_out(model, heads, figure))
     order = sorted(heads, key=lambda head: importance[head])
     others = [_shuffled(heads, seed) for seed in range(1 if options.quick else _ORDERS)]
+    curves = [[one[:count] for count in counts] for one in (order, *others)]
+    removed = [[], *([head] for head in heads), *(some for curve in curves for some in curve)]
+    found = figures.without(removed)
+    whole, alone, rest = found[0], found[1 : 1 + len(heads)], found[1 + len(heads) :]
+    first, *shuffled = (rest[at : at + len(counts)] for at in range(0, len(rest), len(counts)))
     return Measured(
         name,
         trained.spec.falls(recipe, name),
-        float(figures[name]),
+        whole,
         importance,
-        without,
+        dict(zip(heads, alone, strict=True)),
         counts,
-        curve(order),
-        [curve(one) for one in others],
+        first,
+        shuffled,
     )
+
+
+class _Figures:
+    """The figure of a model without some heads. Figures are stored in the study's folder, so that
+    an interrupted study does not compute them again.
+
+    Args:
+        options: of the study.
+        trained: the run.
+        model: its model.
+        figure: validates the model.
+    """
+
+    def __init__(
+        self,
+        options: StudyOptions,
+        trained: Trained,
+        model: nn.Module,
+        figure: Callable[[], float],
+    ) -> None:
+        self.model, self.figure, self.label = model, figure, trained.label
+        weights = trained.run.chosen().state["hashes"]
+        settings = trained.run.recipe.model_dump(mode="json")
+        key = json.dumps([weights, settings, str(trained.predictor.device)], sort_keys=True)
+        self.path = options.out / f"figures-{sha256(key.encode()).hexdigest()[:16]}.json"
+        self.known: dict[str, float] = read_json(self.path) if self.path.exists() else {}
+
+    def without(self, removed: Sequence[Sequence[Head]]) -> list[float]:
+        """The figures without each of several sets of heads."""
+        found = []
+        with progress(f"{self.label}: removing heads", len(removed), "figures") as advance:
+            for heads in removed:
+                name = ", ".join(f"{module} {head + 1}" for module, head in sorted(heads))
+                if name not in self.known:
+                    with removed_heads(self.model, heads):
+                        self.known[name] = self.figure()
+                    write_json(self.path, self.known)
+                found.append(self.known[name])
+                advance(1)
+        return found
+
+
+def _figure(task: Any, name: str, where: Path) -> float:
+    """The figure ``name`` of a validation."""
+    figures: Mapping[str, float] = task.validate().figures
+    if name not in figures:
+        raise UserError(f"{where} has no validation data; set data.validation")
+    return float(figures[name])
 
 
 def _task(trained: Trained) -> tuple[nn.Module, Any, Any]:
@@ -145,14 +195,6 @@ def _total(task: Any, batch: Any) -> Tensor:
     return total
 
 
-def _knocked_out(
-    model: nn.Module, heads: Iterable[Head], figure: Callable[[], float]
-) -> Iterator[tuple[Head, float]]:
-    for head in heads:
-        with removed_heads(model, [head]):
-            yield head, figure()
-
-
 def _shuffled(heads: Sequence[Head], seed: int) -> list[Head]:
     order = list(heads)
     random.Random(seed).shuffle(order)
@@ -170,24 +212,32 @@ def _loss_of(measured: Measured, figure: float) -> float:
 
 def _summary(label: str, measured: Measured) -> str:
     total = len(measured.importance)
-    spared = 0
-    for count, figure in zip(measured.counts, measured.by_importance, strict=True):
-        if _loss_of(measured, figure) > _TOLERATED * abs(measured.whole):
-            break
-        spared = count
     better = sum(_loss_of(measured, one) <= 0 for one in measured.without.values())
     half = min(range(len(measured.counts)), key=lambda at: abs(measured.counts[at] - total / 2))
     text = (
         f"{label}: {measured.name} is {measured.whole:.3f} with all {total} heads. Without one "
         f"head, it is as good or better for {better} of them. With the least important heads "
-        f"removed first, {spared} of {total} can be removed before it is more than "
-        f"{_TOLERATED:.0%} worse; with {measured.counts[half]} removed it is "
+        f"removed first, {_tolerated(measured)}; with {measured.counts[half]} removed it is "
         f"{measured.by_importance[half]:.3f}, in random orders {_mean(measured, half):.3f}."
     )
     correlation = _correlation(measured)
     if correlation is not None:
         text += f" Spearman's correlation of importance and knock-out is {correlation:.2f}."
     return text
+
+
+def _tolerated(measured: Measured) -> str:
+    """With how many heads removed the figure is at most 5 % worse."""
+    most = _TOLERATED * abs(measured.whole)
+    worse = [_loss_of(measured, figure) > most for figure in measured.by_importance]
+    if not any(worse):
+        return f"it is at most {_TOLERATED:.0%} worse even without all heads"
+    at = worse.index(True)
+    spared = measured.counts[max(at - 1, 0)]
+    return (
+        f"it is at most {_TOLERATED:.0%} worse with {spared} of them removed, and worse than that "
+        f"with {measured.counts[at]}"
+    )
 
 
 def _correlation(measured: Measured) -> float | None:
@@ -266,4 +316,5 @@ STUDY = Study(
     "How many heads can be removed from a trained model, and does the gradient tell which?",
     METHOD,
     run,
+    {"data or run": "a folder with multi30k, trec-sst-mr-subj or wikitext-2, or a trained run"},
 )

@@ -4,6 +4,7 @@ import math
 import shlex
 from typing import Any
 
+from heedful.basics.device import choose_device
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
 from heedful.inference.files import check_output
@@ -25,6 +26,7 @@ def run_study(study: Study, options: StudyOptions) -> dict[str, Any]:
     if options.out.exists() and not options.out.is_dir():
         raise UserError(f"{options.out} is a file; --out must be a folder")
     check_output(options.out / f"{study.name}.md")
+    choose_device(options.device)
     result = study.run(options)
     report = as_report(study, options, result)
     for one in result.pictures:
@@ -42,7 +44,7 @@ def as_report(study: Study, options: StudyOptions, result: StudyResult) -> dict[
         "question": study.question,
         "method": study.method,
         "command": command_of(study, options),
-        "seeds": list(options.seeds),
+        "seeds": [] if options.runs else list(options.seeds),
         "quick": options.quick,
         "found": list(result.found),
         "tables": [
@@ -75,14 +77,17 @@ def to_markdown(report: dict[str, Any]) -> str:
     parts = [f"# {report['title']}", report["question"]]
     if report["quick"]:
         parts.append("**Made with `--quick`, in seconds: the figures mean nothing.**")
-    parts += [f"    {report['command']}", *report["found"]]
+    parts += [f"    {report['command']}", *map(_escaped, report["found"])]
     for one in report["pictures"]:
         parts.append(
             f"![{_escaped(one['caption'])}]({one['file']})\n\n*{_escaped(one['caption'])}*"
         )
     for one in report["tables"]:
         columns, rows = tuple(one["columns"]), tuple(map(tuple, one["rows"]))
-        parts += [f"## {one['title']}", table_lines(Table(one["name"], "", columns, rows))]
+        parts += [
+            f"## {_escaped(one['title'])}",
+            table_lines(Table(one["name"], "", columns, rows)),
+        ]
     return "\n\n".join([*parts, "## Method", report["method"]]) + "\n"
 
 
@@ -97,7 +102,7 @@ def table_lines(table: Table) -> str:
         | 1.1 | 0.988 |
         | 1.2 | – |
     """
-    lines = [table.columns, ("---",) * len(table.columns)]
+    lines = [tuple(map(_escaped, table.columns)), ("---",) * len(table.columns)]
     lines += [tuple(map(shown, row)) for row in table.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -112,6 +112,16 @@ class StudyResult:
     pictures: tuple[Picture, ...] = ()
 
 
+def as_options(key: str) -> str:
+    """A key of :attr:`Study.needs` as options.
+
+    Example:
+        >>> as_options("data or run")
+        '--data or --run'
+    """
+    return " or ".join(f"--{one}" for one in key.split(" or "))
+
+
 @dataclass(frozen=True)
 class Study:
     """A study. Its module has it as ``STUDY``; a plug-in registers it (`catalogue.register`).
@@ -122,8 +132,8 @@ class Study:
         question: the question that it answers, a sentence.
         method: data, split, training, and what is measured, with the paper; Markdown.
         run: trains what it needs and measures.
-        needs: what ``--data`` or ``--run`` must name, by "data" and "run"; empty if neither has to
-            be given.
+        needs: what ``--data`` or ``--run`` must name, by "data", "run", or "data or run" if one of
+            them is enough; empty if neither has to be given.
         takes: which of "data" and "run" may be given; empty if the study generates its data.
     """
 
@@ -139,8 +149,8 @@ class Study:
         """Raise UserError if something that the study needs is not given, or has no effect."""
         given = {"data": options.data is not None, "run": bool(options.runs)}
         for key, what in self.needs.items():
-            if not given[key]:
-                raise UserError(f"heedful study {self.name} needs --{key}: {what}")
+            if not any(given[one] for one in key.split(" or ")):
+                raise UserError(f"heedful study {self.name} needs {as_options(key)}: {what}")
         for key, is_given in given.items():
             if is_given and key not in self.takes:
                 raise UserError(f"heedful study {self.name} generates its data; leave out --{key}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +19,14 @@ from heedful.evaluation.syntax_heads import (
 )
 from heedful.inference.word_reader import WordReader, WordRow, word_weights
 from heedful.studies.study import Picture, Study, StudyOptions, StudyResult, Table
-from heedful.studies.trained_runs import TREEBANK, WIKITEXT, Recipe, trained_runs, treebank
+from heedful.studies.trained_runs import (
+    TREEBANK,
+    WIKITEXT,
+    Recipe,
+    reader_of,
+    trained_runs,
+    treebank,
+)
 from heedful.viewing.heatmap import head_figure
 
 RECIPES = (
@@ -47,9 +55,11 @@ def run(options: StudyOptions) -> StudyResult:
     found: list[str] = []
     tables: list[Table] = []
     pictures: list[Picture] = []
-    for number, trained in enumerate(trained_runs(options, RECIPES, reads_data=True), start=1):
+    for number, trained in enumerate(
+        trained_runs(options, RECIPES, reader_of, reads_data=True), start=1
+    ):
         options.echo(f"{trained.label}: reads the treebank")
-        reader = WordReader(trained.predictor)
+        reader = reader_of(trained)
         heads = reader.heads()
         counts = [_count(reader, trees, len(heads)) for trees in (chosen_on, scored_on)]
         scores = relation_scores(counts[0], counts[1], least)
@@ -136,11 +146,16 @@ def _picture(
         torch.stack([counts.accuracy(direction, one) for one in relations])
         for direction in DIRECTIONS
     ]
+    scored = {(one.direction, one.relation) for one in scores}
+    left_out = np.array(
+        [[(direction, one) not in scored for one in relations] for direction in DIRECTIONS]
+    )
     stacked = torch.stack(shares).nan_to_num(0.0)
-    figure = head_figure(stacked, relations, heads, label, names=DIRECTIONS)
+    blank = np.broadcast_to(left_out[:, :, None], stacked.shape)
+    figure = head_figure(stacked, relations, heads, label, DIRECTIONS, blank)
     caption = (
         f"{label}: the share of the test sentences' arcs of a relation (rows) that each head "
-        "(columns, layer.head) predicts."
+        "(columns, layer.head) predicts; grey: too few arcs."
     )
     return Picture(f"run-{number}", caption, figure)
 

@@ -1,12 +1,13 @@
 """The runs that a study looks at: those that are given, or runs of recipes that it trains."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.data.readers.trees import Tree, read_trees
+from heedful.inference.word_reader import WordReader
 from heedful.runs.recipe import tables_of
 from heedful.runs.run import Run
 from heedful.studies.study import StudyOptions
@@ -51,16 +52,21 @@ class Trained(NamedTuple):
 
 
 def trained_runs(
-    options: StudyOptions, recipes: Sequence[Recipe], *, reads_data: bool = False
+    options: StudyOptions,
+    recipes: Sequence[Recipe],
+    check: Callable[[Trained], object] = lambda trained: None,
+    *,
+    reads_data: bool = False,
 ) -> Iterator[Trained]:
     """The runs that are given; else a run of each recipe and seed, trained or resumed in ``out``.
 
-    Recipes whose data folder is missing are left out with a message. With ``quick``, only
-    the first recipe and seed are trained.
+    All given runs are opened and checked before the first one is returned. Recipes whose data
+    folder is missing are left out with a message. With ``quick``, only the first recipe is trained.
 
     Args:
         options: of the study.
         recipes: what is trained if no run is given.
+        check: raises UserError for a run that the study cannot use.
         reads_data: whether the study reads data also if runs are given.
 
     Raises:
@@ -72,8 +78,10 @@ def trained_runs(
             raise UserError("--seeds is for trainings; leave it out with --run")
         if options.data is not None and not reads_data:
             raise UserError("--data is for trainings in this study; leave it out with --run")
-        for path in options.runs:
-            yield _opened(options, path, _label(path, options.runs))
+        opened = [_opened(options, path, _label(path, options.runs)) for path in options.runs]
+        for trained in opened:
+            check(trained)
+        yield from opened
         return
     wanted = ", ".join(dict.fromkeys(one.folder for one in recipes))
     if options.data is None:
@@ -91,11 +99,20 @@ def trained_runs(
         if one not in there:
             options.echo(f"{one.name} is left out: the folder of data has no {one.folder}")
     for one in there[:1] if options.quick else there:
-        for seed in options.seeds[:1] if options.quick else options.seeds:
+        for seed in options.seeds:
             name = f"{one.name}-{seed}"
             tables = _tables(one.name, seed, quick=options.quick)
             run = options.train(name, tables, _folder(options, one.folder))
             yield _opened(options, run.path, name)
+
+
+def reader_of(trained: Trained) -> WordReader:
+    """A reader of words with the model of a run.
+
+    Raises:
+        UserError: the run's model does not read single texts with self-attention.
+    """
+    return WordReader(trained.predictor)
 
 
 def treebank(options: StudyOptions, part: str) -> list[Tree]:

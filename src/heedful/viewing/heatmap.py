@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ SIGNED_COLOURS = LinearSegmentedColormap.from_list(
     "heedful-signed", [*reversed(_ramp(NEGATIVE)), *_ramp(FULL)[1:]]
 )
 """For weights of which some are negative: white is 0."""
+_NO_WEIGHT = "#d8d8d8"
 _POINTS = 72.0
 _LARGEST_FONT, _SMALLEST_FONT = 11.0, 5.5
 _LARGEST_CELL, _SMALLEST_CELL = 0.36, 0.06
@@ -55,11 +56,16 @@ _ROUNDING = 1.05
 class _Grid:
     """Sizes in inches and points, derived from the numbers of tokens and panels."""
 
-    cell: float
+    height: float
+    """Of a cell."""
+    width: float
     font: float
     columns: int
+    """Of panels."""
     rows: int
-    step: int
+    row_step: int
+    """If a cell is lower than the font, only every n-th row gets a label."""
+    column_step: int
 
     @classmethod
     def of(cls, queries: int, keys: int, panels: int) -> "_Grid":
@@ -70,10 +76,15 @@ class _Grid:
         rows = math.ceil(panels / columns)
         fits = _LONGEST_SIDE / max(queries * rows, keys * columns)
         cell = min(max(fits, _SMALLEST_CELL), _LARGEST_CELL)
-        # If a cell is lower than the font, only every n-th token gets a label.
         font = min(max(cell * _POINTS * 0.72, _SMALLEST_FONT), _LARGEST_FONT)
-        step = max(1, math.ceil(font * 1.05 / (cell * _POINTS)))
-        return cls(cell, font, columns, rows, step)
+        # Along an axis with few tokens, cells are large enough for all labels.
+        label = font * 1.05 / _POINTS
+        height, width = (
+            max(cell, min(label, _LONGEST_SIDE / count))
+            for count in (queries * rows, keys * columns)
+        )
+        steps = (max(1, math.ceil(label / side - 1e-9)) for side in (height, width))
+        return cls(height, width, font, columns, rows, *steps)
 
 
 def alignment_figure(
@@ -100,6 +111,7 @@ def head_figure(
     keys: Sequence[str],
     title: str = "",
     names: Sequence[str] | None = None,
+    blank: NDArray[np.bool_] | None = None,
 ) -> Figure:
     """One heat-map per head, with a common colour scale.
 
@@ -109,6 +121,7 @@ def head_figure(
         keys: tokens of the columns.
         title: the title; it is not interpreted as mathematics.
         names: a name for each head; default: ``head 1``, ``head 2``, …
+        blank: `[H, Q, K]`: cells that have no weight, which are grey.
 
     Raises:
         UserError: the shape does not match the numbers of tokens, or a weight is not finite.
@@ -124,6 +137,7 @@ def head_figure(
     grid = _Grid.of(len(queries), len(keys), heads)
     figure = new_figure(_LONGEST_SIDE, _LONGEST_SIDE)
     texts = _Texts.of(queries, keys, names, title, grid)
+    stack = np.ma.masked_array(stack, mask=np.ma.nomask if blank is None else blank)
     high = max(float(np.abs(stack).max()), 1e-6)
     low = -high if (stack < 0).any() else 0.0
     panels = []
@@ -168,8 +182,9 @@ class _Texts:
         rows, columns = token_labels(queries), token_labels(keys)
         families, missing = font_families([*rows, *columns, *names, title])
         notes = []
-        if grid.step > 1:
-            notes.append(f"1 of {grid.step} tokens is labelled")
+        for step, what in ((grid.row_step, "rows"), (grid.column_step, "columns")):
+            if step > 1:
+                notes.append(f"1 of {step} {what} is labelled")
         if _any_shortened(rows, queries) or _any_shortened(columns, keys):
             notes.append("long tokens shortened")
         shown = shorten(title.replace("\n", " "), 120)
@@ -198,8 +213,8 @@ def checked_weights(weights: Weights | Sequence[Weights], dimensions: int) -> ND
     return array
 
 
-def _colours(low: float) -> LinearSegmentedColormap:
-    return SIGNED_COLOURS if low < 0 else COLOURS
+def _colours(low: float) -> Colormap:
+    return (SIGNED_COLOURS if low < 0 else COLOURS).with_extremes(bad=_NO_WEIGHT)
 
 
 def _draw_weights(
@@ -237,7 +252,7 @@ def _label(axes: Axes, texts: _Texts, grid: _Grid, name: str, *, top: bool, left
     for spine in axes.spines.values():
         spine.set_linewidth(0.6)
         spine.set_color("#808080")
-    columns = range(0, len(texts.keys), grid.step)
+    columns = range(0, len(texts.keys), grid.column_step)
     upright = len(texts.keys) > 24
     axes.set_xticks(
         list(columns),
@@ -248,7 +263,7 @@ def _label(axes: Axes, texts: _Texts, grid: _Grid, name: str, *, top: bool, left
         rotation_mode="default" if upright else "anchor",
         **style,
     )
-    rows = range(0, len(texts.queries), grid.step)
+    rows = range(0, len(texts.queries), grid.row_step)
     axes.set_yticks(
         list(rows), [texts.queries[place] for place in rows] if left else [""] * len(rows), **style
     )
@@ -272,7 +287,7 @@ def _place(
     tokens: tuple[int, int],
 ) -> None:
     """Set the size of the panels, measure the labels, and fit the figure around them."""
-    height, width = tokens[0] * grid.cell, tokens[1] * grid.cell
+    height, width = tokens[0] * grid.height, tokens[1] * grid.width
     left, right, above = _measure(figure, panels, width, height, texts)
     below = 0.26 if panels[0].get_xlabel() else 0.0
     title = 0.34 if texts.title else 0.0
