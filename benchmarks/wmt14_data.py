@@ -29,6 +29,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -37,6 +38,7 @@ from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json, write_text
+from heedful.basics.json_models import read_object
 from heedful.data.examples import Pair
 from heedful.data.filters import NO_FILTERS, FilterSettings, filter_pairs
 from heedful.data.readers.opening import open_input
@@ -56,6 +58,7 @@ TRAINING = {
 NEWSTEST_2014 = {"de": "newstest2014-deen", "fr": "newstest2014-fren"}
 SENTENCES = {"newstest2013": 3000, "newstest2014": 3003}
 """Of the complete sets; the filtered newstest2014 has 2,737 for German."""
+_CHUNK = 1 << 20
 _ARCHIVES = (".tgz", ".tar.gz", ".tar")
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
 _TAG = re.compile(r"<doc\b([^>]*)>|<seg\b([^>]*)>(.*?)</seg\s*>", re.IGNORECASE | re.DOTALL)
@@ -109,7 +112,8 @@ def find_files(folder: Path, wanted: set[str], unpacked: Path, out: Path) -> Fil
     for path in inside:
         if path.name.removesuffix(".gz") in wanted:
             found.setdefault(path.name.removesuffix(".gz"), []).append(path)
-    missing = wanted - found.keys()
+    # Archives may have the complete newstest2014 where the filtered one was found.
+    missing = {name for name in wanted if name not in found or name.endswith(".sgm")}
     for path in inside:
         if path.name.endswith(_ARCHIVES):
             for member in _unpack(path, missing, unpacked):
@@ -131,7 +135,10 @@ def _unpack(archive: Path, wanted: set[str], unpacked: Path) -> Iterator[Path]:
                 with file, target.open("wb") as copy:
                     shutil.copyfileobj(file, copy)
                 yield target
-    except (tarfile.TarError, EOFError, OSError) as error:
+            # Reading to the end compares the checksum of the compressed file.
+            while tar.fileobj is not None and tar.fileobj.read(_CHUNK):
+                pass
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise UserError(f"{archive}: the archive cannot be read ({error})") from error
 
 
@@ -229,6 +236,8 @@ def write_training(
                 written += 1
             read = written + left_out.total()
             counts[name] = {"pairs": read, "written": written, **left_out}
+        if not any(own["written"] for own in counts.values()):
+            raise UserError("no training pair is left; the filters leave all of them out")
     return counts
 
 
@@ -348,15 +357,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     default = Path(os.environ.get("SACREBLEU", Path.home() / ".sacrebleu"))
     parser.add_argument("--cache", type=Path, default=default, help="sacreBLEU's cache")
     options = parser.parse_args(arguments)
-    filters = NO_FILTERS.model_copy(
-        update={
-            "empty": True,
-            "max_words": options.max_words,
-            "max_ratio": options.max_ratio,
-            "duplicates": options.no_duplicates,
-        }
-    )
     try:
+        filters = read_object(
+            FilterSettings,
+            {
+                **NO_FILTERS.model_dump(),
+                "empty": True,
+                "max_words": options.max_words,
+                "max_ratio": options.max_ratio,
+                "duplicates": options.no_duplicates,
+            },
+            "the filters",
+        )
         counts = prepare(
             options.downloads,
             options.to,

@@ -1,8 +1,10 @@
 """Calibration against definitions, scikit-learn and PyTorch; temperatures in runs."""
 
 import json
+import math
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from heedful.basics.errors import UserError
 from heedful.cli import main
 from heedful.evaluation.calibration import fit_temperature, measure_calibration
 from heedful.runs.opening import open_run
+from heedful.tasks import calibrating
 from heedful.tasks.texts.run import TextRun
 from text_help import LABELLED, LOOP, TAGGED, encoder, write_data
 
@@ -82,6 +85,24 @@ def test_the_temperature_is_that_of_a_gradient_descent() -> None:
     descent.step(step)
     assert found == pytest.approx(1 / float(inverse.detach()), rel=1e-4)
     assert 2 < found < 3
+
+
+def test_right_predictions_do_not_determine_a_temperature(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrating, "write_temperature", lambda *given: None)
+    run: Any = SimpleNamespace(chosen=lambda checkpoint: SimpleNamespace(path=tmp_path))
+    for margin in (1.0, 4.0, 12.0):
+        # In float64, the cross-entropy is 0 below some temperature.
+        found = calibrating.calibrate(
+            run,
+            "label",
+            None,
+            lambda temperature: measure_calibration([1.0], [True]),
+            lambda temperature, own=margin: -math.log(1 / (1 + math.exp(-own / temperature))),
+        )
+        assert "do not determine the temperature" in capsys.readouterr().err
+        assert math.copysign(1, found.temperature.after) == 1
 
 
 def command(arguments: list[str]) -> str:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli import main
+from heedful.data.examples import Similar
 from heedful.data.positions import Position
 from heedful.evaluation.retrieval import ranks, retrieval_figures
 from heedful.layers.contrastive import comparable, contrastive_losses
@@ -26,6 +27,7 @@ from heedful.runs.opening import open_run
 from heedful.serving import make_application
 from heedful.serving.loading import load_all
 from heedful.tasks.embedding.batches import SimilarBatches
+from heedful.tasks.embedding.measures import measure
 from heedful.tasks.embedding.search import nearest
 from heedful.tasks.spec import spec_named, spec_of_run
 from page_help import needs_browser, opened
@@ -212,6 +214,16 @@ def test_pairs_are_learned_and_scored(run: Path) -> None:
     reciprocal = np.mean([1 / place for place in places])
     assert scores["mean_reciprocal_rank"] == pytest.approx(reciprocal)
     assert reciprocal > 0.5  # by chance: 0.26
+
+
+def test_texts_with_equal_tokens_are_one_candidate(run: Path) -> None:
+    embedder = heedful.load(run, device="cpu")
+    held = open_run(run).similar("embedding", "test")  # type: ignore[attr-defined]
+    # Spaces are no tokens.
+    spaced = [Similar(tuple(f" {text}  " for text in one.texts)) for one in held]
+    wanted = measure(embedder, [*held, *held], 0.05, (0.0, 5.0))
+    found = measure(embedder, [*held, *spaced], 0.05, (0.0, 5.0))
+    assert found == wanted
 
 
 def test_rated_pairs_are_scored_as_scipy_scores_them(rated: Path) -> None:
@@ -419,6 +431,19 @@ def test_the_search_is_that_of_a_loop() -> None:
         ({"data": {**PAIRS, "rated": ["a", "b"]}}, "three columns"),
         ({"data": {**PAIRS, "range": [5, 0]}}, "not below"),
         ({"training": {**LOOP, "choose_by": "spearman"}}, "needs rated pairs"),
+        # Validation pairs are held out of training pairs, which have no ratings.
+        (
+            {
+                "data": {
+                    **{key: own for key, own in PAIRS.items() if key != "validation"},
+                    "validation_share": 0.2,
+                    "test": "rated-held.jsonl",
+                    "rated": ["first", "second", "score"],
+                },
+                "training": {**LOOP, "choose_by": "spearman"},
+            },
+            "needs rated pairs",
+        ),
         ({"training": {**LOOP, "batch_tokens": 30}}, "less than two texts"),
         ({"training": {**LOOP, "unfreeze_every": 2}}, "has none"),
         ({"model": {"kind": "decomposable"}}, "reads pairs of texts only"),
@@ -465,6 +490,9 @@ def test_wrong_examples_are_refused(line: str, message: str, tmp_path: Path) -> 
 def test_a_recipe_is_chosen(
     file: str, settings: dict[str, Any], figure: str, folder: Path, tmp_path: Path
 ) -> None:
+    if file == "single.txt":
+        with pytest.raises(UserError, match="is plain text, which has no ratings"):
+            spec_named("embedding").choose_recipe([str(folder / file)], rating="score")
     tables = spec_named("embedding").choose_recipe([str(folder / file)], **settings)
     assert tables["training"]["choose_by"] == figure
     short = {"max_steps": 2, "warmup_steps": 1}

@@ -380,6 +380,25 @@ def test_wrong_labels_are_refused_with_their_line(line: str, message: str, tmp_p
         list(read_multi_labelled([str(path)], labels="labels"))
 
 
+@pytest.mark.parametrize(
+    ("labels", "settings", "message"),
+    [
+        (["", ""], {}, "no example has a label"),
+        (["x", ""], {}, "the only label is 'x'"),
+        (["x", "x"], {}, "every example of sets.tsv has the label 'x'"),
+        (["x", "y"], {"unlabelled": "skip"}, "a row without labels is an example"),
+    ],
+)
+def test_data_without_two_labels_are_refused(
+    labels: list[str], settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    rows = "".join(f"a{number}\t{own}\n" for number, own in enumerate(labels * 8))
+    (tmp_path / "sets.tsv").write_text(f"text\tlabels\n{rows}")
+    recipe = encoder("multi-label", {"train": "sets.tsv", "label": "labels", **settings})
+    with pytest.raises(UserError, match=message):
+        heedful.train(recipe, tmp_path / "run", data=tmp_path)
+
+
 def test_tables_have_separators(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("text,labels\na,x ; y\nb,\n", encoding="utf-8")

@@ -133,6 +133,24 @@ def test_the_command_writes_a_number_for_each_line(run: Path) -> None:
     assert math.isfinite(float(third))
 
 
+def test_pairs_are_lines_with_one_tab(tmp_path: Path) -> None:
+    rows = "".join(f"the dog {n}\tthe cat {n}\t{n % 5}e-200\n" for n in range(20))
+    (tmp_path / "pairs.tsv").write_text(f"first\tsecond\tnumber\n{rows}", encoding="utf-8")
+    data = {"train": "pairs.tsv", "validation": "pairs.tsv", "text": ["first", "second"]}
+    recipe = encoder("regression", {**data, "label": "number"}, training={**LOOP, "max_steps": 2})
+    assert heedful.train(recipe, tmp_path / "run", data=tmp_path)
+    arguments = ["predict", str(tmp_path / "run"), "--device", "cpu"]
+    first, second, third = command(arguments, "a dog\ta cat\n\na\tb\n").splitlines()
+    assert second == ""
+    assert math.isfinite(float(first))
+    assert math.isfinite(float(third))
+    for line in ("a dog", "a\tb\tc"):
+        done = CliRunner().invoke(main.app, arguments, input=f"a\tb\n{line}\n")
+        assert isinstance(done.exception, UserError)
+        tabs = line.count("\t")
+        assert f"line 2: {tabs} TABs; this model needs one TAB" in str(done.exception)
+
+
 def test_a_trace_has_the_number(run: Path) -> None:
     reader = heedful.load(run, device="cpu")
     trace = reader.trace("the red dog sees a cat")

@@ -186,6 +186,26 @@ def test_filters_are_counted(data: Any, tmp_path: Path, capsys: pytest.CaptureFi
     assert "europarl-v7.de-en: 4 pairs, 2 written; left out: 1 longer than 2 words, 1" in of_words
     assert "news-commentary-v9.de-en: 9 pairs, 0 written" in of_words
     assert "newstest2014: 3 pairs (the complete set has 3,003)" in shown.out
+    for name, value in (("max-words", "0"), ("max-ratio", "nan")):
+        assert data.main([*given, f"--{name}", value]) == 2
+        assert name.replace("-", "_") in capsys.readouterr().err
+    (tmp_path / "long").write_text("two words\n")
+    corpora = {"long": (tmp_path / "long", tmp_path / "long")}
+    filters = FILTERS.model_copy(update={"max_words": 1})
+    with pytest.raises(data.UserError, match="no training pair is left"):
+        data.write_training(corpora, filters, tmp_path / "none", "de")
+    assert not list(tmp_path.glob("none/*"))
+
+
+def test_the_complete_test_set_is_preferred_to_an_unpacked_filtered_one(
+    data: Any, tmp_path: Path
+) -> None:
+    folder = downloads(tmp_path / "wmt", "de", ["test-filtered.tgz"])
+    for name, text in corpora("de")["test-filtered.tgz"].items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    counts = data.prepare(folder, "de", tmp_path / "out", filters=FILTERS)
+    assert counts["test"]["newstest2014"] == 3
 
 
 @pytest.mark.parametrize(
@@ -217,6 +237,11 @@ def test_damaged_corpora(data: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "train.en").exists()
     whole = (folder / "training-parallel-nc-v9.tgz").read_bytes()
     (folder / "training-parallel-nc-v9.tgz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(data.UserError, match=r"nc-v9\.tgz: the archive cannot be read"):
+        data.prepare(folder, "de", tmp_path / "out", filters=FILTERS)
+    damaged = bytearray(whole)
+    damaged[-6] ^= 1  # the checksum, after the end of the archive
+    (folder / "training-parallel-nc-v9.tgz").write_bytes(damaged)
     with pytest.raises(data.UserError, match=r"nc-v9\.tgz: the archive cannot be read"):
         data.prepare(folder, "de", tmp_path / "out", filters=FILTERS)
     with pytest.raises(data.UserError, match="no such folder"):

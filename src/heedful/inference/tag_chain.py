@@ -53,7 +53,7 @@ class TagChain:
 
         Returns:
             For each sentence, its tags by number, and the log-probability ``[W]`` of each word's
-            tag, whatever the tags of the other words.
+            tag, whatever the tags of the other words, in float64 on the CPU.
         """
 
         def some(
@@ -70,13 +70,15 @@ class TagChain:
         return self._by_length(emissions, temperature, some, nothing)
 
     def log_marginals(self, emissions: Sequence[Tensor], temperature: float = 1.0) -> list[Tensor]:
-        """The log-probability of each tag of the words of sentences ``[W, C]``."""
+        """The log-probability of each tag of the words of sentences ``[W, C]``, in float64 on the
+        CPU."""
 
         def some(rows: Tensor, transitions: Tensor, lengths: Tensor) -> list[Tensor]:
             marginals = log_marginals(rows, transitions, lengths)
             return [row[:length] for row, length in zip(marginals, lengths.tolist(), strict=True)]
 
-        return self._by_length(emissions, temperature, some, list(emissions))
+        nothing = [own.cpu().double() for own in emissions]
+        return self._by_length(emissions, temperature, some, nothing)
 
     def _by_length(
         self,
@@ -93,20 +95,19 @@ class TagChain:
             some: called with padded emissions, transitions and lengths.
             found: the results of sentences without words.
         """
-        device = self.head.transitions.device
-        between, first, last = (own.to(device) for own in (self.between, self.first, self.last))
-        transitions = self.head.transitions.float() / temperature + between
+        # Sums over many words need float64, which some devices do not have.
+        transitions = self.head.transitions.cpu().double() / temperature + self.between
         order = sorted((len(own), number) for number, own in enumerate(emissions) if len(own))
         for start in range(0, len(order), _AT_ONCE):
             numbers = [number for _, number in order[start : start + _AT_ONCE]]
             rows = []
             for number in numbers:
-                own = emissions[number].to(device) / temperature
+                own = emissions[number].cpu().double() / temperature
                 ends = torch.zeros_like(own)
-                ends[0] += first
-                ends[-1] += last
+                ends[0] += self.first
+                ends[-1] += self.last
                 rows.append(own + ends)
-            lengths = torch.tensor([len(own) for own in rows], device=device)
+            lengths = torch.tensor([len(own) for own in rows])
             made = some(pad_sequence(rows, batch_first=True), transitions, lengths)
             for number, result in zip(numbers, made, strict=True):
                 found[number] = result

@@ -83,7 +83,7 @@ def log_marginals(emissions: Tensor, transitions: Tensor, lengths: Tensor) -> Te
     turned = _turned(emissions, lengths)
     backward = _turned(forward_scores(turned, transitions.T, lengths), lengths)
     total = forward[:, -1].logsumexp(1)[:, None, None]
-    found = forward + backward - emissions - total
+    found = (forward + backward - emissions - total).clamp(max=0)  # rounding
     places = torch.arange(emissions.shape[1], device=emissions.device)
     real = (places < lengths.unsqueeze(1)).unsqueeze(2)
     return torch.where(real, found, found.new_zeros(()))

@@ -13,6 +13,9 @@ from heedful.evaluation.calibration import (
 from heedful.runs.calibration import Temperature, write_temperature
 from heedful.runs.run import Run
 
+_CERTAIN = 1e-9
+"""A cross-entropy below it is that of right predictions without any doubt."""
+
 
 class Calibrated(NamedTuple):
     """A fitted temperature, and the calibration of the examples that it was fitted on."""
@@ -46,13 +49,14 @@ def calibrate(
         surprise: the mean cross-entropy of their labels (nats) at a temperature.
     """
     value = fit_temperature(surprise)
-    first, best = surprise(1.0), surprise(value)
+    first, best = (max(0.0, surprise(one)) for one in (1.0, value))
     if best >= first:
         value, best = 1.0, first
-    if not 1.01 * LEAST_TEMPERATURE < value < 0.99 * MOST_TEMPERATURE:
+    inside = 1.01 * LEAST_TEMPERATURE < value < 0.99 * MOST_TEMPERATURE
+    if not inside or best < _CERTAIN:
         notice(
-            f"the best temperature is at the limit of its range, {value:.3g}: all predictions on "
-            "the validation data are right, or they are no better than chance"
+            f"the validation data do not determine the temperature ({value:.3g}): all predictions "
+            "on them are right, or they are no better than chance"
         )
     before, after = measure(1.0), measure(value)
     used = run.chosen(checkpoint).path.name

@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import StrictStr
-
-from heedful.tasks.spec import Command, Pair, Panel, register
-from heedful.tasks.texts.spec import HeadSpec
+from heedful.tasks.spec import Command, Panel, register
+from heedful.tasks.texts.pairs import PairSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Labelled
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from heedful.tasks.texts.score import ScoredHead, TextScore
 
 
-class Classification(HeadSpec):
+class Classification(PairSpec):
     """A label for each text."""
 
     name = "classification"
@@ -71,19 +69,9 @@ class Classification(HeadSpec):
 
         return ENDPOINTS
 
-    def input_type(self) -> Any:
-        return StrictStr | Pair
-
     def facts(self, predictor: Any) -> dict[str, Any]:
         own = {"labels": list(predictor.labels), "pairs": predictor.pairs}
         return {**super().facts(predictor), **own}
-
-    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
-        return (source if target is None else (source, target),)
-
-    def read_input(self, line: str) -> Any:
-        first, tab, second = line.partition("\t")
-        return (first, second) if tab else first
 
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Labelled"]:
         return run.labelled(name, part)

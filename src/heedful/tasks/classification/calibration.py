@@ -48,6 +48,6 @@ def surprise_of(classifier: Classifier, examples: Sequence[Labelled]) -> Callabl
     def surprise(temperature: float) -> float:
         right = (logits / temperature).softmax(1)[torch.arange(len(texts)), gold[texts]]
         mean = torch.zeros(len(kept), dtype=torch.double).index_add(0, texts, right) / counts
-        return -float(mean.clamp(min=_LEAST).log().mean())
+        return -float(mean.clamp(_LEAST, 1.0).log().mean())
 
     return surprise

@@ -21,6 +21,7 @@ from heedful.tasks.line_commands import (
     save_trace,
 )
 from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
+from heedful.tasks.texts.pairs import text_of_line
 
 if TYPE_CHECKING:
     from heedful.inference.classifier import Classifier
@@ -131,7 +132,10 @@ def _windows(
 
     if not columns:
         for first, lines in numbered(line_windows(file, encoding=encoding)):
-            yield [_text(line, classifier, first + place) for place, line in enumerate(lines)]
+            yield [
+                text_of_line(line, classifier.pairs, first + place)
+                for place, line in enumerate(lines)
+            ]
         return
     window: list[Text] = []
     for texts in read_texts(file, text=columns, encoding=encoding):
@@ -140,20 +144,6 @@ def _windows(
             yield window
             window = []
     yield window
-
-
-def _text(line: str, classifier: "AnyClassifier", number: int) -> "Text":
-    """The text of a line, or its two texts for a model of pairs."""
-    if not classifier.pairs:
-        return line
-    if not line.strip():
-        return "", ""
-    first, *others = line.split("\t")
-    if len(others) != 1:
-        raise UserError(
-            f"line {number}: {len(others)} TABs; this model needs one TAB between two texts"
-        )
-    return first, others[0]
 
 
 def _traced(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.errors import UserError
 from heedful.runs.recipe import find_data
 from heedful.tasks.default_recipe import data_table, refuse_pipe
 from heedful.tasks.embedding.recipe import EmbeddingData
@@ -31,6 +32,8 @@ def choose(
     """
     refuse_pipe(paths, PIPE)
     plain = not texts and format is None and ".txt" in Path(paths[0]).suffixes
+    if plain and rating is not None:
+        raise UserError(f"{paths[0]} is plain text, which has no ratings; leave out --rating")
     own = {"plain_text": "lines"} if plain else {"texts": list(texts or ["text"]), "rating": rating}
     table = data_table(paths, encoding=encoding, format=format, **own)
     data = EmbeddingData.model_validate(table)

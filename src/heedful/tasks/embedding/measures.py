@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from heedful.data.examples import Similar
 from heedful.evaluation.correlation import correlations
@@ -48,10 +49,8 @@ def measure(
         temperature: τ of the contrastive loss.
         scale: the ratings that stand for the cosines 0 and 1.
     """
-    numbers: dict[str, int] = {}
-    keys = [[numbers.setdefault(text, len(numbers)) for text in one.texts] for one in examples]
-    every = torch.from_numpy(embedder.embed(list(numbers))).double()
-    texts = torch.tensor(keys).mT  # [n, N]
+    texts, different = numbered(embedder, examples)
+    every = torch.from_numpy(embedder.embed(different)).double()
     anchors = every[texts[0]]
     if examples[0].rating is not None:
         cosines = F.cosine_similarity(anchors, every[texts[1]], dim=-1).tolist()
@@ -74,6 +73,22 @@ def measure(
     places = ranks(anchors, candidates, texts)
     cosines = F.cosine_similarity(anchors, candidates[: len(anchors)], dim=-1).tolist()
     return Measured({**figures, **retrieval_figures(places)}, cosines, places)
+
+
+def numbered(embedder: Embedder, examples: Sequence[Similar]) -> tuple[Tensor, list[str]]:
+    """The numbers ``[n, N]`` of the texts of examples, and a text of each number.
+
+    As in training, texts are equal if their tokens are.
+    """
+    numbers: dict[tuple[int, ...], int] = {}
+    different: list[str] = []
+    keys = []
+    for text in (text for one in examples for text in one.texts):
+        number = numbers.setdefault(tuple(embedder.vocabulary.encode(text)), len(numbers))
+        if number == len(different):
+            different.append(text)
+        keys.append(number)
+    return torch.tensor(keys).view(len(examples), -1).mT, different
 
 
 def cosine_of(rating: float, scale: tuple[float, float]) -> float:

@@ -75,6 +75,11 @@ class EmbeddingData(ExampleData):
             return "rated"
         return "single" if len(self.texts) == 1 else "similar"
 
+    @property
+    def validated_kind(self) -> Literal["single", "similar", "rated"]:
+        """What the validation examples are: those held out of the training data are as these."""
+        return self.held_out().kind if self.validation else self.kind
+
     def held_out(self) -> Self:
         """As these, or tables of rated pairs."""
         if not self.rated:
@@ -135,6 +140,10 @@ class EmbeddingTraining(TextTrainingSettings):
     ] = "loss"
 
 
+_FIGURES = {"rated": ("spearman", "pearson"), "similar": ("recall", "mean_reciprocal")}
+"""How the names of the figures of each kind of validation examples begin, beside the loss."""
+
+
 class EmbeddingHead(HeadSettings):
     """Vectors of texts."""
 
@@ -145,7 +154,8 @@ class EmbeddingHead(HeadSettings):
     contrastive_temperature: float = Field(0.05, gt=0, allow_inf_nan=False)
 
     def figures(self) -> tuple[str, ...]:
-        return choices(EmbeddingTraining)
+        begin = _FIGURES.get(self.data.validated_kind, ())
+        return tuple(one for one in choices(EmbeddingTraining) if one.startswith(("loss", *begin)))
 
     def check_fit(self, recipe: EncoderRecipe, name: str) -> None:
         super().check_fit(recipe, name)
@@ -194,9 +204,8 @@ class EmbeddingRecipe(EncoderRecipe):
 
     @model_validator(mode="after")
     def _is_chosen_by_a_figure(self) -> Self:
-        kind, by = self.data.held_out().kind, self.training.choose_by
-        known = {"rated": ("spearman", "pearson"), "similar": ("recall", "mean_reciprocal")}
-        if self.data.is_validated and by != "loss" and not by.startswith(known.get(kind, ())):
+        by, known = self.training.choose_by, self.heads()["embedding"].figures()
+        if self.data.is_validated and by not in known:
             needed = "rated pairs" if by in ("spearman", "pearson") else "pairs without ratings"
             raise ValueError(
                 f"training.choose_by = '{by}' needs {needed} for validation; choose another figure"

@@ -5,10 +5,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pydantic import StrictStr
-
-from heedful.tasks.spec import Pair, Panel, register
-from heedful.tasks.texts.spec import HeadSpec
+from heedful.tasks.spec import Panel, register
+from heedful.tasks.texts.pairs import PairSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import MultiLabelled
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from heedful.tasks.texts.score import ScoredHead, TextScore
 
 
-class MultiLabel(HeadSpec):
+class MultiLabel(PairSpec):
     """Any number of labels for each text."""
 
     name = "multi-label"
@@ -65,9 +63,6 @@ class MultiLabel(HeadSpec):
 
         return ENDPOINTS
 
-    def input_type(self) -> Any:
-        return StrictStr | Pair
-
     def facts(self, predictor: Any) -> dict[str, Any]:
         own = {
             "labels": list(predictor.labels),
@@ -75,13 +70,6 @@ class MultiLabel(HeadSpec):
             "pairs": predictor.pairs,
         }
         return {**super().facts(predictor), **own}
-
-    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
-        return (source if target is None else (source, target),)
-
-    def read_input(self, line: str) -> Any:
-        first, tab, second = line.partition("\t")
-        return (first, second) if tab else first
 
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["MultiLabelled"]:
         return run.multi_labelled(name, part)

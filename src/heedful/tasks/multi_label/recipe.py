@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from heedful.basics.errors import UserError
 from heedful.data import python_rows
 from heedful.data.examples import Example, MultiLabelled
 from heedful.data.readers.multi_labelled import read_multi_labelled, several_labels
@@ -22,6 +23,15 @@ class MultiLabelledData(LabelledData):
 
     separator: str = Field(";", min_length=1)
     """Stands between two labels in a table; in JSON lines, labels may be a list."""
+
+    @model_validator(mode="after")
+    def _rows_without_labels_are_examples(self) -> Self:
+        if self.unlabelled != "error":
+            raise ValueError(
+                "unlabelled is for texts that have one label each: here, a row without labels is "
+                "an example; leave it out"
+            )
+        return self
 
     def read_files(self, files: Sequence[str]) -> Iterator[Any]:
         return read_multi_labelled(
@@ -43,7 +53,13 @@ class MultiLabelledData(LabelledData):
         return [found, list(several_labels(labels, self.label, self.separator))]
 
     def check_labels(self, labelled: Counter[str], first: Example | None, files: str) -> None:
-        """Nothing to check: a label may be rare, and a text may have none."""
+        """A label may be rare, and a text may have none.
+
+        Raises:
+            UserError: there are no labels.
+        """
+        if not labelled:
+            raise UserError(f"{files}: no example has a label; there is nothing to learn")
 
 
 Threshold = float | Literal["validation"]

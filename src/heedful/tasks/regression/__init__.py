@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import StrictStr
-
-from heedful.tasks.spec import Pair, register
-from heedful.tasks.texts.spec import HeadSpec
+from heedful.tasks.spec import register
+from heedful.tasks.texts.pairs import PairSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Rated
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from heedful.tasks.texts.score import ScoredHead, TextScore
 
 
-class Regression(HeadSpec):
+class Regression(PairSpec):
     """A number for each text."""
 
     name = "regression"
@@ -69,18 +67,8 @@ class Regression(HeadSpec):
         facts = run.facts["sets"][head]
         return {key: float(facts[key]) for key in ("mean", "deviation")}
 
-    def input_type(self) -> Any:
-        return StrictStr | Pair
-
     def facts(self, predictor: Any) -> dict[str, Any]:
         return {**super().facts(predictor), "pairs": predictor.pairs}
-
-    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
-        return (source if target is None else (source, target),)
-
-    def read_input(self, line: str) -> Any:
-        first, tab, second = line.partition("\t")
-        return (first, second) if tab else first
 
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Rated"]:
         return run.rated(name, part)

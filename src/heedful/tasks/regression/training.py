@@ -35,9 +35,9 @@ class RegressionTask(LabelTask[Rated, Regressor]):
         found = self.reader.predict([read(example) for example in self.validation])
         gold = [example.value for example in self.validation]
         given = [self.reader.mean if one.value is None else one.value for one in found]
-        scale = self.reader.deviation**2
-        squares = [(one - other) ** 2 for one, other in zip(given, gold, strict=True)]
-        figures = {"loss": sum(squares) / len(squares) / scale, **correlations(gold, given)}
+        scale = self.reader.deviation
+        squares = [((one - other) / scale) ** 2 for one, other in zip(given, gold, strict=True)]
+        figures = {"loss": sum(squares) / len(squares), **correlations(gold, given)}
         shown = [
             Sample(" / ".join(example.texts), f"{value:.4g}", f"{example.value:.4g}")
             for example, value in zip(self.validation[: self.samples], given, strict=False)

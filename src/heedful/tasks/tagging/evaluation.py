@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.data.examples import Tagged, outside_if_untagged, tagged_only
-from heedful.data.tag_schemes import mark_spans
+from heedful.data.tag_schemes import OUTSIDE, mark_spans
 from heedful.evaluation.calibration import calibration_details, calibration_table
 from heedful.evaluation.classification import score_tagging
 from heedful.evaluation.outcome import Examples, Figure
@@ -69,10 +69,14 @@ def _measures(examples: Sequence[Tagged], chosen: Sequence[Sequence[str]]) -> di
 def _span_reports(
     tagger: Tagger, examples: Sequence[Tagged], given: Sequence[Sequence[str]]
 ) -> list[SpanReport]:
-    """The scores of spans, and those in the tagger's scheme; none if the tags mark no spans."""
-    gold = [outside_if_untagged(example, example.tags) for example in examples]
-    if not mark_spans({*tagger.tags, *(tag for tags in gold for tag in tags)}):
+    """The scores of spans, and those in the tagger's scheme; none if the tagger's tags mark no
+    spans. Gold tags that mark none are outside of spans."""
+    if not mark_spans(tagger.tags):
         return []
+    gold = [
+        [tag if mark_spans([tag]) else OUTSIDE for tag in outside_if_untagged(one, one.tags)]
+        for one in examples
+    ]
     sides = zip(examples, given, strict=True)
     chosen = [outside_if_untagged(example, tags) for example, tags in sides]
     schemes = [None] if tagger.scheme is None else [None, tagger.scheme]

@@ -125,10 +125,13 @@ class Examples:
                     f"of {files}: raise it, or name files in {self.name}.{part}"
                 )
         if len(every) == 1:
-            raise UserError(
-                f"every example of {files} has the label '{min(every)}'; give examples of at least "
-                "two labels"
+            only = min(every)
+            known = (
+                f"every example of {files} has the label '{only}'"
+                if labelled[only] == number
+                else f"{files}: the only label is '{only}'"
             )
+            raise UserError(f"{known}; give examples of at least two labels")
         self.data.check_labels(labelled, first, files)
         self.labels = sorted(every)
         return self.labels
