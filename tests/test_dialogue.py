@@ -480,6 +480,8 @@ def test_cut_off_answers_are_counted(run: Path, monkeypatch: pytest.MonkeyPatch)
         (["--beam", "0"], "Hi\n", "beam"),
         ([], '{"turns": [{"speaker": "user"}]}\n', "line 1: .*text"),
         ([], "Hi\n" + "word " * 90 + "\n", "line 2: the last turn"),
+        ([], "Hi\nbot: Hello!\n", "line 2 begins with 'bot:', but each line is a turn of user"),
+        ([], "user: Hi\n", "line 1 begins with 'user:'"),
     ],
 )
 def test_mistakes_are_one_line(run: Path, options: list[str], text: str, message: str) -> None:

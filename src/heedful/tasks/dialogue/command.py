@@ -130,6 +130,7 @@ def _answers(
             turns = []
             yield ""
             continue
+        _refuse_names(line, responder, number)
         dialogue = _dialogue(line, turns, responder.partner, f"line {number}")
         try:
             answer = responder.answer(dialogue, search)
@@ -138,6 +139,17 @@ def _answers(
         turns = [*dialogue.turns, Turn.model_construct(speaker=responder.speaker, text=answer.text)]
         responder.warn_of([answer])
         yield dumps(answer.to_json(), ensure_ascii=False) if as_json else answer.text
+
+
+def _refuse_names(line: str, responder: "Responder", number: int) -> None:
+    """Raise UserError for a line with the name of a speaker, as in files for training."""
+    for name in (responder.partner, responder.speaker):
+        if line.lstrip().startswith(f"{name}:"):
+            raise UserError(
+                f"line {number} begins with '{name}:', but each line is a turn of "
+                f"{responder.partner}, without a name; for dialogues with turns of both, give a "
+                "JSON object with turns on each line"
+            )
 
 
 def _dialogue(line: str, turns: "list[Turn]", partner: str, where: str) -> "Dialogue":
