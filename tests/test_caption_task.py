@@ -131,7 +131,7 @@ def test_rows_of_an_image_are_its_captions(folder: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("none.png\ta dog", "cannot read the image"),
+        ("none.png\ta dog", r"\.tsv: cannot read the image"),
         ("train0.png\t ", "'caption' is empty; fill it in, or remove the row$"),
         ("\ta dog", "is empty"),
         ("../bad.tsv\ta dog", "not an image"),

@@ -561,7 +561,7 @@ def test_what_cannot_be_trained_on_is_counted(
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("none.wav\tyes", "cannot read the sound"),
+        ("none.wav\tyes", r"\.tsv: cannot read the sound"),
         ("test0.wav\t ", "'text' is empty; fill it in, or remove the row$"),
         ("test.tsv\tyes", "not a sound that can be read"),
         ("empty.wav\tyes", "no samples"),

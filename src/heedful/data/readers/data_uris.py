@@ -3,6 +3,7 @@
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from heedful.basics.errors import UserError
@@ -66,6 +67,18 @@ def folder_beside(table: str, folder: str) -> Path:
     if not base.is_dir():
         raise UserError(f"{folder}: no such folder beside {table} or in the current folder")
     return base
+
+
+def of_table(table: str, read: Callable[[Path], str], path: Path) -> str:
+    """What ``read`` returns for a file that a table names.
+
+    Raises:
+        UserError: the file cannot be read; the message has the table and the file.
+    """
+    try:
+        return read(path)
+    except UserError as error:
+        raise UserError(f"{table}: {error}") from error
 
 
 def bytes_in(path: str | Path, what: str) -> bytes:

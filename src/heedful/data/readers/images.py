@@ -16,7 +16,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.data.readers.data_uris import bytes_in, data_of, folder_beside, uri_of
+from heedful.data.readers.data_uris import bytes_in, data_of, folder_beside, of_table, uri_of
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.labelled import read_labelled
 from heedful.data.readers.opening import open_input
@@ -287,7 +287,7 @@ def _named(name: str, base: Path, table: str) -> tuple[str, str]:
     """The data URI of an image that a table names, and its name for messages."""
     if name.startswith("data:"):
         return name, f"an image in {table}"
-    return as_uri(base / name), str(base / name)
+    return of_table(table, as_uri, base / name), str(base / name)
 
 
 def notice_uncaptioned(

@@ -15,7 +15,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
-from heedful.data.readers.data_uris import bytes_in, data_of, folder_beside, uri_of
+from heedful.data.readers.data_uris import bytes_in, data_of, folder_beside, of_table, uri_of
 from heedful.data.readers.kinds import extension
 from heedful.data.readers.labelled import read_labelled
 
@@ -280,7 +280,8 @@ def read_clips(
         if name.startswith("data:"):
             yield Clip(name, row.label, f"a sound in {path}")
         else:
-            yield Clip(as_uri(base / name), row.label, str(base / name))
+            uri = of_table(path, as_uri, base / name)
+            yield Clip(uri, row.label, str(base / name))
 
 
 def _opened(source: str | Path | bytes, name: str) -> soundfile.SoundFile:
