@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
+from heedful.cli import check
 from heedful.cli.main import _register, app
 from heedful.data.examples import Pair
 from heedful.data.protected.choosing import ALWAYS
@@ -181,6 +182,15 @@ def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
     assert [json.loads(line)["file"] for line in output.splitlines()] == [str(first), str(second)]
     code, output = run(str(folder), "--original", str(first))
     assert code != 0
+
+
+def test_files_of_a_folder_that_are_not_checked_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.po", "b.ts", "c.csv", "d.txt"):
+        write(tmp_path, name, PO)
+    check._names(check.Check(str(tmp_path)))
+    assert "2 with the ending .ts or .xcstrings or .csv" in capsys.readouterr().err
 
 
 def test_the_command_reads_terms(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.cli.commands import add_command
 from heedful.tasks.options import SourceColumn, TargetColumn, columns_of
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from heedful.data.units import Unit
     from heedful.evaluation.checks import Finding
 
+_NAMED = (".ts", ".xcstrings", ".csv")
+"""Endings of files that are checked only if they are named: ``.ts`` and ``.csv`` are also those of
+other files."""
 LONGEST_SHOWN = 70
 """Maximum number of characters of a translation in a line of output."""
 
@@ -131,7 +135,14 @@ def _names(options: Check) -> list[str]:
         return [options.file]
     if options.original is not None:
         raise UserError(f"--original is for one file, and {options.file} is a folder")
-    return [str(path) for path in bilingual_files(options.file)]
+    found = [str(path) for path in bilingual_files(options.file)]
+    others = Path(options.file).rglob("*") if Path(options.file).is_dir() else ()
+    if left := sum(path.suffix.lower() in _NAMED for path in others):
+        notice(
+            f"files not checked in {options.file}: {left:,} with the ending "
+            f"{' or '.join(_NAMED)}; check each of them by its name"
+        )
+    return found
 
 
 def _units(options: Check, name: str) -> "Iterator[Unit]":
