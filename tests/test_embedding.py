@@ -30,6 +30,7 @@ from heedful.tasks.embedding.batches import SimilarBatches
 from heedful.tasks.embedding.measures import measure
 from heedful.tasks.embedding.search import nearest
 from heedful.tasks.spec import spec_named, spec_of_run
+from heedful.tasks.texts.run import TextRun
 from page_help import needs_browser, opened
 from serving_help import running
 from text_help import ANIMALS, BERT, LOOP, encoder, sentence
@@ -217,8 +218,9 @@ def test_pairs_are_learned_and_scored(run: Path) -> None:
 
 
 def test_texts_with_equal_tokens_are_one_candidate(run: Path) -> None:
-    embedder = heedful.load(run, device="cpu")
-    held = open_run(run).similar("embedding", "test")  # type: ignore[attr-defined]
+    embedder, opened = heedful.load(run, device="cpu"), open_run(run)
+    assert isinstance(opened, TextRun)
+    held = opened.similar("embedding", "test")
     # Spaces are no tokens.
     spaced = [Similar(tuple(f" {text}  " for text in one.texts)) for one in held]
     wanted = measure(embedder, [*held, *held], 0.05, (0.0, 5.0))

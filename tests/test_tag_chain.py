@@ -13,6 +13,7 @@ import heedful
 from heedful.basics.cancellation import CancelledWorkError, cancellable
 from heedful.basics.errors import UserError
 from heedful.cli import main
+from heedful.data.examples import Tagged
 from heedful.data.positions import Position
 from heedful.data.tag_schemes import may_follow, spans
 from heedful.inference.sliding_windows import spans as windows
@@ -21,6 +22,7 @@ from heedful.layers.linear_chain import best_tags, log_likelihood, log_marginals
 from heedful.models.encoders import sequences_of
 from heedful.runs.opening import open_run
 from heedful.tasks.spec import spec_of_run
+from heedful.tasks.tagging.evaluation import score_tags
 from text_help import LOOP, encoder
 
 NAMES = {"ann": "PER", "bob": "PER", "new": "LOC", "york": "LOC", "rome": "LOC"}
@@ -147,6 +149,13 @@ def test_the_tags_are_the_best_that_the_scheme_allows(run: Path) -> None:
         exact = emissions[0][None].double(), head.transitions.double()
         marginals = log_marginals(*exact, count)[0]
     torch.testing.assert_close(values, marginals[torch.arange(len(tags)), tags])
+
+
+def test_spans_are_scored_beside_gold_tags_that_mark_none(run: Path) -> None:
+    tagger = heedful.load(run, device="cpu")
+    example = Tagged(("ann", "sees", "rome"), ("B-PER", "X", "B-LOC"))
+    found = score_tags("tagging", tagger, [example], 0).figures
+    assert {"span_f1", "strict_span_f1"} <= found.keys()
 
 
 def test_probabilities_of_long_sentences_are_exact(run: Path) -> None:

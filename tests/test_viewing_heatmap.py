@@ -126,6 +126,25 @@ def test_long_input_labels_some_tokens_and_says_so(tmp_path: Path) -> None:
     assert "w1" not in texts
 
 
+def test_all_labels_of_a_short_axis_are_drawn(tmp_path: Path) -> None:
+    heads, places = [f"h{number}" for number in range(144)], [f"p{number}" for number in range(6)]
+    texts = svg_texts(alignment_figure(some_weights(144, 6), heads, places), tmp_path)
+    assert set(places) < set(texts)
+    assert "h1" not in texts
+    assert any("rows is labelled" in text for text in texts)
+
+
+def test_cells_without_a_weight_are_grey() -> None:
+    blank = np.zeros((1, 2, 3), np.bool_)
+    blank[0, 1] = True
+    figure = head_figure(some_weights(1, 2, 3), ["a", "b"], ["x", "y", "z"], blank=blank)
+    colours = figure.axes[0].collections[0]
+    colours.update_scalarmappable()
+    rows = colours.get_facecolor().reshape(2, 3, 4)
+    assert np.allclose(rows[1, :, :3], 0xD8 / 255)
+    assert not np.allclose(rows[0, :, :3], 0xD8 / 255)
+
+
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_the_same_picture_is_the_same_file(tmp_path: Path, kind: str) -> None:
     files = [tmp_path / f"{place}.{kind}" for place in range(2)]

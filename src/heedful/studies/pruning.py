@@ -233,10 +233,10 @@ def _tolerated(measured: Measured) -> str:
     if not any(worse):
         return f"it is at most {_TOLERATED:.0%} worse even without all heads"
     at = worse.index(True)
-    spared = measured.counts[max(at - 1, 0)]
+    tolerated, too_many = measured.counts[at - 1 : at + 1]
     return (
-        f"it is at most {_TOLERATED:.0%} worse with {spared} of them removed, and worse than that "
-        f"with {measured.counts[at]}"
+        f"it is at most {_TOLERATED:.0%} worse with {tolerated} of them removed, and worse than "
+        f"that with {too_many}"
     )
 
 
